@@ -1,0 +1,3 @@
+"""headstart: an LLM server that never reads a prompt token twice."""
+
+__version__ = "0.1.0"
