@@ -1,0 +1,218 @@
+"""Where a request's sequence starts: continue or fork a live one, restore stored rows, or from zero.
+
+Holds the table of live sequences. The plan decides, the cache reads, the engine copies; here the
+three meet, and what could not be done falls back to the next best start with its reason kept.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from headstart.engines.base import Engine, Logits, SeqId
+from headstart.errors import EngineError, EngineFull
+from headstart.prefix.block import Checkpoint, RowBytes
+from headstart.prefix.cache import Failed, PrefixCache, Restored
+from headstart.prefix.plan import LiveView, Plan, StopKind
+from headstart.prefix.record import Recorder
+from headstart.prefix.report import Reason, Tier
+from headstart.prefix.tokens import TokenRun, common_prefix
+from headstart.serving.sequence import Running
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Idle:
+    """A finished request's sequence, still in the engine until its room is needed."""
+
+    seq: SeqId
+    namespace: bytes
+    tokens: TokenRun
+
+
+@dataclass(frozen=True)
+class Start:
+    """A sequence ready to go on at `position`. `logits` only where the whole prompt was restored."""
+
+    seq: SeqId
+    position: int
+    tier: Tier
+    nbytes: int
+    restore_s: float
+    logits: Logits | None
+    reason: Reason | None
+
+
+class Placement:
+    """The live sequences of one engine and the ways to begin a new one. Engine thread only."""
+
+    def __init__(self, engine: Engine, cache: PrefixCache | None) -> None:
+        self._engine = engine
+        self._cache = cache
+        self.idle: list[Idle] = []
+        """Least recently used first."""
+
+    def views(self, running: Iterable[Running]) -> list[LiveView]:
+        """All live sequences as the planner sees them."""
+        views = [
+            LiveView(item.seq, item.namespace, item.tokens, self._engine.window_start(item.seq), busy=False)
+            for item in self.idle
+        ]
+        for run in running:
+            if run.seq is not None and run.recorder is not None:
+                read = run.tokens[: run.position]
+                views.append(
+                    LiveView(run.seq, run.namespace, read, self._engine.window_start(run.seq), busy=True)
+                )
+        return views
+
+    def plan(self, run: Running, running: list[Running]) -> Plan | None:
+        """What can be resumed for `run`, after live rows it could use have been stored."""
+        if self._cache is None or not run.request.use_cache:
+            return None
+        plan = self._cache.plan(run.namespace, run.tokens, self.views(running), run.request.hints)
+        if plan.fork_from is not None and self._publish(SeqId(plan.fork_from), plan.fork_at, running):
+            plan = self._cache.plan(run.namespace, run.tokens, self.views(running), run.request.hints)
+        return plan
+
+    def _publish(self, seq: SeqId, stop: int, running: list[Running]) -> bool:
+        """Stores the rows of live sequence `seq` up to `stop`, so that another can start from them."""
+        for run in running:
+            if run.seq == seq and run.recorder is not None:
+                self.record(run, min(stop, run.position), flush=True)
+                return True
+        for item in self.idle:
+            if item.seq == seq and self._cache is not None:
+                recorder = self._cache.recorder(item.namespace, item.tokens)
+                copy_out(self._engine, seq, recorder, item.tokens, min(stop, len(item.tokens)), canonical=False)
+                recorder.close()
+                return True
+        return False
+
+    def start(self, run: Running, plan: Plan | None, running: list[Running]) -> Start:
+        """Begins `run` as `plan` says, or from zero. Raises EngineFull when all room is in use."""
+        started_s = time.perf_counter()
+        if plan is None or plan.tier is Tier.NONE or self._cache is None:
+            return Start(self._open(), 0, Tier.NONE, 0, 0.0, None, plan.reason if plan else Reason.DISABLED)
+        outcome = self._cache.load(plan)
+        if not isinstance(outcome, Restored):
+            reason = outcome.reason if isinstance(outcome, Failed) else plan.reason
+            return Start(self._open(), 0, Tier.NONE, 0, 0.0, None, reason)
+        try:
+            seq, tier = self._resume(plan, outcome, running)
+        except EngineFull:
+            raise
+        except EngineError as error:
+            log.warning("stored state was refused by the engine, reading the prompt anew: %s", error)
+            return Start(self._open(), 0, Tier.NONE, 0, 0.0, None, Reason.ENGINE_REFUSED)
+        elapsed_s = time.perf_counter() - started_s
+        return Start(seq, outcome.position, tier, outcome.nbytes, elapsed_s, outcome.logits, plan.reason)
+
+    def _resume(self, plan: Plan, outcome: Restored, running: list[Running]) -> tuple[SeqId, Tier]:
+        if outcome.tier is Tier.LIVE:
+            return self._continue(plan, outcome), Tier.LIVE
+        if self._engine.shares_rows:
+            source = self._sharing(plan, outcome.position, running)
+            if source is not None:
+                window = self._last_window(outcome)
+                return self._with_room(
+                    lambda: self._engine.fork(source, outcome.position, window, outcome.checkpoint), keep=source
+                ), Tier.LIVE
+        return self._with_room(
+            lambda: self._engine.restore(outcome.rows, outcome.checkpoint, outcome.position)
+        ), outcome.tier
+
+    def _continue(self, plan: Plan, outcome: Restored) -> SeqId:
+        item = next(item for item in self.idle if item.seq == plan.live)
+        self.idle.remove(item)
+        if outcome.position < len(item.tokens):
+            try:
+                self._engine.cut(item.seq, outcome.position, outcome.window_rows, outcome.checkpoint)
+            except EngineError:
+                self._engine.close(item.seq)
+                raise
+        return item.seq
+
+    def _sharing(self, plan: Plan, position: int, running: list[Running]) -> SeqId | None:
+        """A live sequence whose rows 0..position are the prompt's, to share instead of copying."""
+        for view in self.views(running):
+            if view.namespace == plan.namespace and len(view.tokens) >= position > 0:
+                if common_prefix(view.tokens, plan.prompt) >= position:
+                    return SeqId(view.seq)
+        return None
+
+    def _last_window(self, outcome: Restored) -> RowBytes | None:
+        window = self._engine.layout.window_tokens
+        if not window:
+            return None
+        parts: list[RowBytes] = []
+        need = min(window, outcome.position)
+        for rows in reversed(outcome.rows):
+            if need <= 0:
+                break
+            take = min(need, len(rows))
+            parts.insert(0, rows.cut(len(rows) - take, len(rows)))
+            need -= take
+        return RowBytes.join(parts) if parts else None
+
+    def _open(self) -> SeqId:
+        return self._with_room(self._engine.open)
+
+    def _with_room(self, make: Callable[[], SeqId], keep: SeqId | None = None) -> SeqId:
+        """`make()`, closing idle sequences, least recently used first, as far as that takes."""
+        while True:
+            try:
+                return make()
+            except EngineFull:
+                if not self.free_one(keep):
+                    raise
+
+    def free_one(self, keep: SeqId | None = None) -> bool:
+        """Closes the least recently used idle sequence; False where there is none."""
+        for item in self.idle:
+            if item.seq != keep:
+                self.idle.remove(item)
+                self._engine.close(item.seq)
+                return True
+        return False
+
+    def retire(self, run: Running) -> None:
+        """`run` has ended: what it computed is stored, and its sequence stays as an idle one."""
+        if run.seq is None:
+            return
+        if run.recorder is None:
+            self._engine.close(run.seq)
+        else:
+            self.record(run, run.position, flush=True)
+            if self._engine.layout.recurrent and run.recorder.active and run.position:
+                state = Checkpoint(run.position, self._engine.checkpoint(run.seq))
+                run.recorder.put_checkpoint(state, StopKind.MESSAGE)
+            run.recorder.close()
+            self.idle.append(Idle(run.seq, run.namespace, run.tokens[: run.position].copy()))
+        run.seq = None
+        run.recorder = None
+
+    def record(self, run: Running, stop: int, *, flush: bool = False, canonical: bool = False) -> None:
+        """Stores the rows of `run` up to token `stop`, and its end logits once their rows are in."""
+        recorder = run.recorder
+        if recorder is None or run.seq is None:
+            return
+        copy_out(self._engine, run.seq, recorder, run.tokens, stop, canonical=canonical)
+        if run.end_logits is not None and recorder.position >= run.prompt_tokens and recorder.active:
+            recorder.put_logits(run.prompt_tokens, run.end_logits)
+            run.end_logits = None
+        if flush:
+            recorder.flush()
+
+
+def copy_out(
+    engine: Engine, seq: SeqId, recorder: Recorder, tokens: TokenRun, stop: int, *, canonical: bool
+) -> None:
+    """Copies rows recorder.position..stop of `seq` from the engine into the store."""
+    start = recorder.position
+    if not recorder.active or stop <= start or start < engine.window_start(seq):
+        return
+    recorder.record(tokens[start:stop], engine.rows(seq, start, stop), canonical=canonical)
