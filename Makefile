@@ -1,0 +1,61 @@
+# make run    serve the embedded model on http://127.0.0.1:8000 (ARGS="--port 9000" adds flags)
+# make test   lint, types, import rules and all tests
+#
+# Both make their own virtual environment in .venv and install what they need, once:
+# a stamp file is renewed only when pyproject.toml or constraints.txt change.
+
+PYTHON ?= python3
+VENV   ?= .venv
+ARGS   ?=
+
+BIN := $(VENV)/bin
+
+# llama.cpp is compiled from source for this processor. Its picture and sound parts are not used
+# here; leaving them out shortens the build. pip keeps the built wheel for the next environment.
+export CMAKE_ARGS ?= -DLLAVA_BUILD=OFF
+export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+
+.PHONY: run test lint types install bench clean
+
+run: $(VENV)/.installed-run
+	$(BIN)/headstart serve --model embedded $(ARGS)
+
+test: lint types
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.installed-test
+	$(BIN)/ruff check src tests bench
+	$(BIN)/ruff format --check src tests bench
+
+types: $(VENV)/.installed-test
+	$(BIN)/mypy
+
+bench: $(VENV)/.installed-bench
+	$(BIN)/python bench/prefix_reuse.py $(ARGS)
+
+install: $(VENV)/.installed-test
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "headstart needs Python 3.11 or newer; $(PYTHON) is `$(PYTHON) -V 2>&1`. Try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed-run: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing headstart into $(VENV). The first time, llama.cpp is compiled: 5 to 15 minutes." >&2
+	$(INSTALL) --editable '.[embedded]'
+	@touch $@
+
+$(VENV)/.installed-test: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing headstart and its test tools into $(VENV). The first time, llama.cpp is compiled: 5 to 15 minutes." >&2
+	$(INSTALL) --editable '.[embedded,test]'
+	@touch $@ $(VENV)/.installed-run
+
+$(VENV)/.installed-bench: pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) --editable '.[embedded,test,bench]'
+	@touch $@ $(VENV)/.installed-run $(VENV)/.installed-test
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,103 @@
+"""Imports point down, and files stay small: the rules of the layout, read from the source."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "headstart"
+PACKAGE = "headstart"
+MAX_LINES = 400
+
+# What each part may import of this package, besides itself. A part is the first name below
+# `headstart`; an entry with a dot allows that one module only.
+ALLOWED: dict[str, frozenset[str]] = {
+    "errors": frozenset(),
+    "config": frozenset({"errors"}),
+    "prefix": frozenset({"errors"}),
+    "engines": frozenset({"errors", "prefix.block"}),
+    "chat": frozenset({"errors", "prefix.plan", "prefix.tokens", "engines.base"}),
+    "serving": frozenset({"errors", "chat", "prefix", "engines"}),
+    "api": frozenset({"errors", "config", "serving", "chat", "prefix", "engines"}),
+    "accept": frozenset({"errors", "config"}),
+    "blame": frozenset({"errors", "config"}),
+    "cli": frozenset({"errors", "config", "api", "accept", "blame", "serving", "chat", "prefix", "engines"}),
+}
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the package by its name below `headstart` ("prefix.tree"; "" is the package)."""
+    found = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        parts = path.relative_to(SOURCE).with_suffix("").parts
+        found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return found
+
+
+MODULES = modules()
+
+
+def imported(name: str, text: str, is_package: bool) -> Iterator[str]:
+    """Modules of this package that module `name` imports anywhere, function bodies included."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                head, _, rest = alias.name.partition(".")
+                if head == PACKAGE:
+                    yield rest
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                own = name.split(".") if name else []
+                up = node.level - 1 if is_package else node.level
+                base = ".".join([PACKAGE, *own[: len(own) - up], *([base] if base else [])])
+            head, _, rest = base.partition(".")
+            if head == PACKAGE:
+                for alias in node.names:
+                    below = f"{rest}.{alias.name}" if rest else alias.name
+                    yield below if below in MODULES else rest
+
+
+def breaches(name: str, text: str, is_package: bool = False) -> list[str]:
+    """Imports of module `name` that its part may not make."""
+    part = name.partition(".")[0]
+    if part not in ALLOWED:
+        return [f"{PACKAGE}.{name} belongs to no part with import rules"] if part else []
+    allowed = ALLOWED[part] | {part}
+    return [
+        f"{PACKAGE}.{name} imports {PACKAGE}.{target}"
+        for target in imported(name, text, is_package)
+        if target and not any(target == entry or target.startswith(entry + ".") for entry in allowed)
+    ]
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_imports_point_down(name: str) -> None:
+    path = MODULES[name]
+    assert breaches(name, path.read_text(), path.name == "__init__.py") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("prefix.tree", "from headstart.engines import base"),
+        ("prefix.tree", "import headstart.serving.request"),
+        ("engines.toy", "from headstart.prefix.tree import Tree"),
+        ("engines.toy", "def f() -> None:\n    from headstart.serving import scheduler"),
+        ("chat.template", "from headstart.api.app import create_app"),
+        ("serving.scheduler", "from ..api import app"),
+        ("accept.probe", "from headstart.prefix.report import Tier"),
+        ("blame.diff", "from headstart.engines.base import Engine"),
+        ("misplaced", "import json"),
+    ],
+)
+def test_a_breach_is_found(name: str, text: str) -> None:
+    assert len(breaches(name, text)) == 1
+
+
+def test_files_stay_small() -> None:
+    lengths = {str(path.relative_to(SOURCE)): len(path.read_text().splitlines()) for path in MODULES.values()}
+    assert {name: lines for name, lines in lengths.items() if lines > MAX_LINES} == {}
