@@ -96,7 +96,9 @@ class ToyEngine:
         self._cells[seq] = []
         return seq
 
-    def fork(self, seq: SeqId, position: int, window_rows: RowBytes | None, checkpoint: bytes | None) -> SeqId:
+    def fork(
+        self, seq: SeqId, position: int, window_rows: RowBytes | None, checkpoint: bytes | None
+    ) -> SeqId:
         """A new sequence at `position` of `seq`; see the port. Raises EngineError without `shares_rows`."""
         if not self.shares_rows:
             raise EngineError("this engine does not share rows; restore from copied rows instead of forking")
@@ -169,7 +171,9 @@ class ToyEngine:
     def restore(self, rows: Sequence[RowBytes], checkpoint: bytes | None, position: int) -> SeqId:
         """A new sequence at `position` from rows 0..position; see the port."""
         if not 0 <= position <= self.layout.context_tokens:
-            raise EngineError(f"cannot restore {position} tokens: the context holds {self.layout.context_tokens}")
+            raise EngineError(
+                f"cannot restore {position} tokens: the context holds {self.layout.context_tokens}"
+            )
         held = sum(len(part) for part in rows)
         if self.layout.planes and held != position:
             raise EngineError(f"restoring at {position} needs {position} rows, not {held}")
@@ -215,7 +219,9 @@ class ToyEngine:
             if not 1 <= count <= self.max_step_tokens:
                 raise EngineError(f"a step carries 1..{self.max_step_tokens} tokens, not {count}")
             if step.tokens.min() < 0 or step.tokens.max() >= self.layout.vocab_size:
-                raise EngineError(f"token ids are 0..{self.layout.vocab_size - 1}: got {step.tokens.tolist()}")
+                raise EngineError(
+                    f"token ids are 0..{self.layout.vocab_size - 1}: got {step.tokens.tolist()}"
+                )
             if state.position + count > self.layout.context_tokens:
                 raise EngineFull(
                     f"{state.position} + {count} tokens exceed the context of {self.layout.context_tokens}"
@@ -272,9 +278,7 @@ class ToyEngine:
             if needed and self.layout.recurrent:
                 raise EngineError("recurrent layers cannot go there without a checkpoint")
         elif len(checkpoint) != self.layout.checkpoint_bytes:
-            raise EngineError(
-                f"a checkpoint is {self.layout.checkpoint_bytes} bytes, not {len(checkpoint)}"
-            )
+            raise EngineError(f"a checkpoint is {self.layout.checkpoint_bytes} bytes, not {len(checkpoint)}")
 
     def _take_back(
         self, seq: SeqId, position: int, window_rows: RowBytes | None, checkpoint: bytes | None
