@@ -87,7 +87,9 @@ class Placement:
         for item in self.idle:
             if item.seq == seq and self._cache is not None:
                 recorder = self._cache.recorder(item.namespace, item.tokens)
-                copy_out(self._engine, seq, recorder, item.tokens, min(stop, len(item.tokens)), canonical=False)
+                copy_out(
+                    self._engine, seq, recorder, item.tokens, min(stop, len(item.tokens)), canonical=False
+                )
                 recorder.close()
                 return True
         return False
@@ -119,7 +121,8 @@ class Placement:
             if source is not None:
                 window = self._last_window(outcome)
                 return self._with_room(
-                    lambda: self._engine.fork(source, outcome.position, window, outcome.checkpoint), keep=source
+                    lambda: self._engine.fork(source, outcome.position, window, outcome.checkpoint),
+                    keep=source,
                 ), Tier.LIVE
         return self._with_room(
             lambda: self._engine.restore(outcome.rows, outcome.checkpoint, outcome.position)

@@ -83,6 +83,7 @@ class Running:
         self.max_new_tokens = room if request.max_tokens is None else min(request.max_tokens, room)
         self.generated = 0
         self.cancelled = False
+        self._awaited: tuple[Running, int] | None = None
         self.finished = False
         self._sink = sink
         self._vocabulary = vocabulary
@@ -92,6 +93,19 @@ class Running:
         self._stream = TextStream(vocabulary, request.stop)
         self._sampler = Sampler(request.sampling, vocab_size, request.prompt)
         self._constraint = constraint
+
+    def wait_for(self, other: Running, position: int) -> None:
+        """This request starts once `other` has read up to `position`, which both prompts share."""
+        self._awaited = other, position
+
+    def is_waiting(self) -> bool:
+        """Whether the sequence it waits for is still on its way to the shared position."""
+        if self._awaited is None:
+            return False
+        other, position = self._awaited
+        if other.finished or other.seq is None or other.position >= position:
+            self._awaited = None
+        return self._awaited is not None
 
     @property
     def prompt_tokens(self) -> int:

@@ -1,0 +1,432 @@
+"""The scheduler: one engine thread that reads prompts, decodes replies and keeps what they leave.
+
+Requests come in from any thread through `submit` and `cancel`; everything else happens on the
+engine thread. One round of the loop takes in what is new, starts what there is room for, and
+makes one step: a token for every decoding sequence and at most one prefill chunk's worth of
+prompt, so no decode ever waits longer than one chunk.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import Counter, deque
+from dataclasses import dataclass, field, replace
+
+from headstart.engines.base import Engine, Logits, Step
+from headstart.errors import ConfigError, EngineError, EngineFull, HeadstartError, RequestError
+from headstart.prefix.block import Checkpoint
+from headstart.prefix.cache import CacheStatistics, PrefixCache
+from headstart.prefix.keys import namespace_of
+from headstart.prefix.plan import Plan, Stop, StopKind
+from headstart.prefix.report import CacheReport, Tier, make_report
+from headstart.serving.admission import check_prompt, check_queue, shared_unread
+from headstart.serving.chunking import chunk_end, next_prefill
+from headstart.serving.constraint import ConstraintCompiler
+from headstart.serving.placement import Placement, Start
+from headstart.serving.request import Failed, FinishReason, GenerationRequest
+from headstart.serving.sequence import Running, Sink
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class SchedulerSettings:
+    """Limits of one scheduler. `ram_cache_bytes` 0 keeps live sequences as the only tier."""
+
+    max_concurrent_requests: int = 4
+    queue_limit: int = 64
+    prefill_chunk_tokens: int = 512
+    cache_enabled: bool = True
+    ram_cache_bytes: int = 4 << 30
+    block_tokens: int = 256
+    checkpoint_interval_tokens: int = 2048
+    reproducible: bool = False
+
+
+@dataclass(frozen=True)
+class SchedulerSnapshot:
+    """Where the scheduler stands, and totals since it started. Counted, never estimated."""
+
+    running: int = 0
+    waiting: int = 0
+    idle_sequences: int = 0
+    steps: int = 0
+    engine_s: float = 0.0
+    busy_s: float = 0.0
+    decoded_tokens: int = 0
+    prefilled_tokens: int = 0
+    shared_waits: int = 0
+    preemptions: int = 0
+    requests: dict[str, int] = field(default_factory=dict)
+    cache: CacheStatistics | None = None
+
+
+@dataclass
+class Totals:
+    """Running totals of the engine thread; see SchedulerSnapshot for the public form."""
+
+    steps: int = 0
+    engine_s: float = 0.0
+    busy_s: float = 0.0
+    decoded_tokens: int = 0
+    prefilled_tokens: int = 0
+    shared_waits: int = 0
+    preemptions: int = 0
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """A submitted request, to cancel it by."""
+
+    run: Running
+
+
+class Scheduler:
+    """Serves requests on one engine. `start`, any number of `submit`, `stop`."""
+
+    def __init__(
+        self, engine: Engine, settings: SchedulerSettings, compiler: ConstraintCompiler | None = None
+    ) -> None:
+        if settings.reproducible and engine.batches_sequences:
+            raise ConfigError(
+                "--reproducible needs --batching exact: in a shared batch the other sequences change "
+                "the arithmetic of this one"
+            )
+        self._engine = engine
+        self._settings = settings
+        self._compiler = compiler
+        self._chunk_tokens = min(settings.prefill_chunk_tokens, engine.max_step_tokens)
+        self._grid = self._chunk_tokens if settings.reproducible else 0
+        self._cache = self._make_cache() if settings.cache_enabled else None
+        self._placement = Placement(engine, self._cache)
+        self._limit = min(settings.max_concurrent_requests, engine.max_sequences)
+        self._wake = threading.Condition()
+        self._inbox: deque[Running] = deque()
+        self._waiting: deque[Running] = deque()
+        self._running: list[Running] = []
+        self._stopping = False
+        self._turn = 0
+        self._counts: Counter[str] = Counter()
+        self._totals = Totals()
+        self._snapshot = SchedulerSnapshot()
+        self._thread = threading.Thread(target=self._serve, name="headstart-engine", daemon=True)
+
+    def _make_cache(self) -> PrefixCache:
+        return PrefixCache(
+            self._engine.layout,
+            ram_bytes=self._settings.ram_cache_bytes,
+            block_tokens=self._settings.block_tokens,
+            checkpoint_interval=self._settings.checkpoint_interval_tokens,
+            canonical_grid=self._grid,
+        )
+
+    # -- any thread ---------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the engine thread; requests still under way fail with a message saying so."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def submit(self, request: GenerationRequest, sink: Sink) -> Ticket:
+        """Queues `request`; `sink` gets its events on the engine thread.
+
+        Raises RequestError where it can never be served, Overloaded where the queue is full.
+        """
+        layout = self._engine.layout
+        check_prompt(request, layout.context_tokens, layout.vocab_size)
+        constraint = None
+        if request.constraint is not None:
+            if self._compiler is None:
+                raise EngineError("this scheduler was started without a constraint compiler")
+            constraint = self._compiler.compile(request.constraint)
+        run = Running(
+            request,
+            sink,
+            namespace=namespace_of(self._engine.facts.parts, request.tenant),
+            vocabulary=self._engine.vocabulary,
+            context_tokens=layout.context_tokens,
+            vocab_size=layout.vocab_size,
+            constraint=constraint,
+        )
+        with self._wake:
+            if self._stopping:
+                raise EngineError("the server is shutting down")
+            check_queue(
+                len(self._inbox) + len(self._waiting), self._settings.queue_limit, self._retry_after_s()
+            )
+            self._inbox.append(run)
+            self._wake.notify()
+        return Ticket(run)
+
+    def cancel(self, ticket: Ticket) -> None:
+        """The client is gone. What was computed for it is kept."""
+        with self._wake:
+            ticket.run.cancelled = True
+            self._wake.notify()
+
+    def snapshot(self) -> SchedulerSnapshot:
+        return replace(self._snapshot, waiting=len(self._inbox) + len(self._waiting))
+
+    def _retry_after_s(self) -> int:
+        """A whole number of seconds after which a place is likely to be free."""
+        done = max(1, sum(self._counts.values()))
+        return max(1, min(60, round(self._totals.busy_s / done)))
+
+    # -- engine thread ------------------------------------------------------------------------
+
+    def _serve(self) -> None:
+        """The thread's body: the loop, and an answer for everyone left when it ends."""
+        farewell = "the server is shutting down"
+        try:
+            self._loop()
+        except Exception:
+            log.exception("the engine thread stopped on an unexpected error")
+            farewell = "the engine thread stopped on an unexpected error; see the server's log and restart it"
+            raise
+        finally:
+            with self._wake:
+                self._stopping = True
+                left = [*self._inbox, *self._waiting, *self._running]
+            for run in left:
+                run.fail(Failed(EngineError(farewell)))
+
+    def _loop(self) -> None:
+        while self._intake():
+            started_s = time.perf_counter()
+            self._drop_cancelled()
+            self._admit()
+            if self._running:
+                self._step()
+            self._totals.busy_s += time.perf_counter() - started_s
+            self._publish()
+
+    def _intake(self) -> bool:
+        """Moves what was submitted to the queue; sleeps when there is nothing to do. False: stop."""
+        with self._wake:
+            while not (self._inbox or self._waiting or self._running or self._stopping):
+                self._wake.wait()
+            self._waiting.extend(self._inbox)
+            self._inbox.clear()
+            return not self._stopping
+
+    def _drop_cancelled(self) -> None:
+        for run in [run for run in self._running if run.cancelled]:
+            self._running.remove(run)
+            self._retire(run, "cancelled")
+            if run.report is not None:
+                run.finish(FinishReason.CANCELLED)
+        for run in [run for run in self._waiting if run.cancelled]:
+            self._waiting.remove(run)
+            self._counts["cancelled"] += 1
+            run.fail(Failed(RequestError("cancelled before it was started", status=499)))
+
+    def _admit(self) -> None:
+        """Starts waiting requests in order while there is room; one that gains by it waits on."""
+        for run in list(self._waiting):
+            if len(self._running) >= self._limit:
+                return
+            if run.is_waiting():
+                continue
+            try:
+                plan = self._placement.plan(run, self._running)
+                if self._waits_for_another(run, plan):
+                    continue
+                start = self._placement.start(run, plan, self._running)
+            except EngineFull as error:
+                if not self._running:
+                    self._waiting.remove(run)
+                    self._fail(run, error)
+                return
+            except HeadstartError as error:
+                self._waiting.remove(run)
+                self._fail(run, error)
+                continue
+            self._waiting.remove(run)
+            self._begin(run, plan, start)
+
+    def _waits_for_another(self, run: Running, plan: Plan | None) -> bool:
+        if plan is None or self._cache is None:
+            return False
+        found = shared_unread(run, plan.restore_at, self._running)
+        if found is None:
+            return False
+        other, position = found
+        if self._engine.layout.recurrent and position < other.prompt_tokens:
+            add_stop(other, Stop(position, StopKind.FORK))
+        run.wait_for(other, position)
+        self._totals.shared_waits += 1
+        return True
+
+    def _begin(self, run: Running, plan: Plan | None, start: Start) -> None:
+        run.seq = start.seq
+        run.clock.started_s = run.clock.started_s or time.perf_counter()
+        run.advance(start.position)
+        if plan is not None and self._cache is not None:
+            run.recorder = self._cache.recorder(run.namespace, run.tokens[: start.position])
+            run.stops = deque(stop for stop in plan.stops if stop.position > start.position)
+        run.announce(report_of(run, plan, start))
+        self._running.append(run)
+        if start.logits is not None:
+            self._sample(run, start.logits)
+            self._sweep()
+
+    def _step(self) -> None:
+        steps, runs, chunks = self._compose()
+        try:
+            logits = self._forward(steps)
+        except EngineFull:
+            if not self._placement.free_one():
+                self._preempt(runs)
+            return
+        except EngineError as error:
+            for run in runs:
+                self._running.remove(run)
+                self._lose(run, error)
+            return
+        for run, chunk, scores in zip(runs, chunks, logits, strict=True):
+            self._after(run, chunk, scores)
+        self._sweep()
+
+    def _forward(self, steps: list[Step]) -> list[Logits | None]:
+        started_s = time.perf_counter()
+        logits = self._engine.forward(steps)
+        self._totals.engine_s += time.perf_counter() - started_s
+        self._totals.steps += 1
+        return logits
+
+    def _compose(self) -> tuple[list[Step], list[Running], list[int]]:
+        """One step: every decoding sequence's token, and prefill chunks up to the budget."""
+        runs = [run for run in self._running if run.decoding]
+        chunks = [1] * len(runs)
+        budget = self._chunk_tokens
+        reading = [run for run in self._running if not run.decoding]
+        while reading and budget > 0:
+            run = reading.pop(next_prefill([r.prefill() for r in reading], self._turn))
+            self._turn += 1
+            end = chunk_end(run.prefill(), budget, self._grid)
+            runs.append(run)
+            chunks.append(end - run.position)
+            budget -= end - run.position
+            if self._grid:
+                break
+        steps = []
+        for run, chunk in zip(runs, chunks, strict=True):
+            assert run.seq is not None
+            tokens = run.tokens[run.position : run.position + chunk]
+            steps.append(Step(run.seq, tokens, wants_logits=chunk == run.unread))
+        return steps, runs, chunks
+
+    def _after(self, run: Running, chunk: int, logits: Logits | None) -> None:
+        """The engine has read `chunk` tokens of `run`: answer first, then store."""
+        was_decoding = run.decoding
+        before = run.position
+        stop = run.advance(before + chunk)
+        if was_decoding:
+            self._totals.decoded_tokens += chunk
+        else:
+            self._totals.prefilled_tokens += chunk
+        if logits is not None:
+            if run.position == run.prompt_tokens and run.recorder is not None:
+                run.end_logits = logits.copy()
+            self._sample(run, logits)
+        if stop is not None:
+            self._checkpoint(run, stop)
+        self._store(run, before, run.position, prefill=not was_decoding)
+
+    def _store(self, run: Running, before: int, position: int, *, prefill: bool) -> None:
+        recorder = run.recorder
+        if recorder is None or not recorder.active:
+            return
+        if self._grid:
+            full = prefill and before % self._grid == 0 and position - before == self._grid
+            self._placement.record(run, position, canonical=full)
+            return
+        pending = position - recorder.position
+        window = self._engine.layout.window_tokens
+        if pending >= self._settings.block_tokens or (window and (prefill or pending >= max(1, window // 2))):
+            self._placement.record(run, position)
+
+    def _checkpoint(self, run: Running, stop: Stop) -> None:
+        if run.recorder is None or run.seq is None:
+            return
+        self._placement.record(run, run.position, flush=True)
+        if run.recorder.active:
+            run.recorder.put_checkpoint(Checkpoint(run.position, self._engine.checkpoint(run.seq)), stop.kind)
+
+    def _sample(self, run: Running, logits: Logits) -> None:
+        try:
+            run.sample(logits)
+        except HeadstartError as error:
+            run.fail(Failed(error))
+
+    def _sweep(self) -> None:
+        """Retires what has finished."""
+        for run in [run for run in self._running if run.finished]:
+            self._running.remove(run)
+            self._retire(run, "finished")
+
+    def _retire(self, run: Running, outcome: str) -> None:
+        self._counts[outcome] += 1
+        self._placement.retire(run)
+
+    def _preempt(self, runs: list[Running]) -> None:
+        """No room for this step: the youngest sequence steps aside, its rows kept, and comes again."""
+        youngest = max(runs, key=lambda run: run.clock.arrived_s)
+        self._running.remove(youngest)
+        if len(runs) == 1:
+            self._lose(youngest, EngineFull("the engine has no room left for this sequence's rows"))
+            return
+        self._totals.preemptions += 1
+        self._placement.retire(youngest)
+        self._placement.free_one()
+        self._waiting.appendleft(youngest)
+
+    def _lose(self, run: Running, error: HeadstartError) -> None:
+        if run.seq is not None:
+            self._engine.close(run.seq)
+            run.seq = None
+        if run.recorder is not None:
+            run.recorder.close()
+            run.recorder = None
+        self._fail(run, error)
+
+    def _fail(self, run: Running, error: HeadstartError) -> None:
+        self._counts["failed"] += 1
+        run.fail(Failed(error))
+
+    def _publish(self) -> None:
+        self._snapshot = SchedulerSnapshot(
+            **vars(self._totals),
+            running=len(self._running),
+            waiting=len(self._waiting),
+            idle_sequences=len(self._placement.idle),
+            requests=dict(self._counts),
+            cache=self._cache.statistics() if self._cache else None,
+        )
+
+
+def add_stop(run: Running, stop: Stop) -> None:
+    """Puts `stop` in its place among the stops `run` has yet to reach, unless one stands there."""
+    if stop.position > run.position and all(other.position != stop.position for other in run.stops):
+        run.stops = deque(sorted([*run.stops, stop], key=lambda s: s.position))
+
+
+def report_of(run: Running, plan: Plan | None, start: Start) -> CacheReport:
+    """The cache report of a request that starts at `start`."""
+    return make_report(
+        prompt_tokens=run.prompt_tokens,
+        plan=plan,
+        restored=start.position,
+        tier=start.tier if start.position else Tier.NONE,
+        reason=start.reason,
+        restored_bytes=start.nbytes,
+        restore_s=start.restore_s,
+    )
