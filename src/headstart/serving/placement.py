@@ -10,12 +10,13 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from headstart.engines.base import Engine, Logits, SeqId
 from headstart.errors import EngineError, EngineFull
 from headstart.prefix.block import Checkpoint, RowBytes
 from headstart.prefix.cache import Failed, PrefixCache, Restored
-from headstart.prefix.plan import LiveView, Plan, StopKind
+from headstart.prefix.plan import LiveView, Plan, StopKind, without_cache
 from headstart.prefix.record import Recorder
 from headstart.prefix.report import Reason, Tier
 from headstart.prefix.tokens import TokenRun, common_prefix
@@ -69,10 +70,10 @@ class Placement:
                 )
         return views
 
-    def plan(self, run: Running, running: list[Running]) -> Plan | None:
+    def plan(self, run: Running, running: list[Running]) -> Plan:
         """What can be resumed for `run`, after live rows it could use have been stored."""
         if self._cache is None or not run.request.use_cache:
-            return None
+            return without_cache(run.namespace, run.tokens)
         plan = self._cache.plan(run.namespace, run.tokens, self.views(running), run.request.hints)
         if plan.fork_from is not None and self._publish(SeqId(plan.fork_from), plan.fork_at, running):
             plan = self._cache.plan(run.namespace, run.tokens, self.views(running), run.request.hints)
@@ -94,24 +95,26 @@ class Placement:
                 return True
         return False
 
-    def start(self, run: Running, plan: Plan | None, running: list[Running]) -> Start:
-        """Begins `run` as `plan` says, or from zero. Raises EngineFull when all room is in use."""
+    def start(self, plan: Plan, running: list[Running]) -> Start:
+        """Begins as `plan` says, or from zero. Raises EngineFull when all room is in use."""
         started_s = time.perf_counter()
-        if plan is None or plan.tier is Tier.NONE or self._cache is None:
-            return Start(self._open(), 0, Tier.NONE, 0, 0.0, None, plan.reason if plan else Reason.DISABLED)
+        if plan.tier is Tier.NONE or self._cache is None:
+            return self._from_zero(plan.reason)
         outcome = self._cache.load(plan)
         if not isinstance(outcome, Restored):
-            reason = outcome.reason if isinstance(outcome, Failed) else plan.reason
-            return Start(self._open(), 0, Tier.NONE, 0, 0.0, None, reason)
+            return self._from_zero(outcome.reason if isinstance(outcome, Failed) else plan.reason)
         try:
             seq, tier = self._resume(plan, outcome, running)
         except EngineFull:
             raise
         except EngineError as error:
             log.warning("stored state was refused by the engine, reading the prompt anew: %s", error)
-            return Start(self._open(), 0, Tier.NONE, 0, 0.0, None, Reason.ENGINE_REFUSED)
+            return self._from_zero(Reason.ENGINE_REFUSED)
         elapsed_s = time.perf_counter() - started_s
         return Start(seq, outcome.position, tier, outcome.nbytes, elapsed_s, outcome.logits, plan.reason)
+
+    def _from_zero(self, reason: Reason | None) -> Start:
+        return Start(self._with_room(self._engine.open), 0, Tier.NONE, 0, 0.0, None, reason)
 
     def _resume(self, plan: Plan, outcome: Restored, running: list[Running]) -> tuple[SeqId, Tier]:
         if outcome.tier is Tier.LIVE:
@@ -142,9 +145,9 @@ class Placement:
     def _sharing(self, plan: Plan, position: int, running: list[Running]) -> SeqId | None:
         """A live sequence whose rows 0..position are the prompt's, to share instead of copying."""
         for view in self.views(running):
-            if view.namespace == plan.namespace and len(view.tokens) >= position > 0:
-                if common_prefix(view.tokens, plan.prompt) >= position:
-                    return SeqId(view.seq)
+            same = view.namespace == plan.namespace
+            if same and common_prefix(view.tokens, plan.prompt) >= position > 0:
+                return SeqId(view.seq)
         return None
 
     def _last_window(self, outcome: Restored) -> RowBytes | None:
@@ -160,9 +163,6 @@ class Placement:
             parts.insert(0, rows.cut(len(rows) - take, len(rows)))
             need -= take
         return RowBytes.join(parts) if parts else None
-
-    def _open(self) -> SeqId:
-        return self._with_room(self._engine.open)
 
     def _with_room(self, make: Callable[[], SeqId], keep: SeqId | None = None) -> SeqId:
         """`make()`, closing idle sequences, least recently used first, as far as that takes."""

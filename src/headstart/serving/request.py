@@ -51,12 +51,12 @@ class GenerationRequest:
 
     prompt: TokenRun
     max_tokens: int | None = None
-    sampling: Sampling = Sampling()
+    sampling: Sampling = field(default_factory=Sampling)
     stop: tuple[str, ...] = ()
     top_logprobs: int | None = None
     constraint: ConstraintSpec | None = None
     ignore_end: bool = False
-    hints: PromptHints = PromptHints()
+    hints: PromptHints = field(default_factory=PromptHints)
     tenant: str = ""
     use_cache: bool = True
 

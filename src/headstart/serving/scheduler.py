@@ -20,7 +20,7 @@ from headstart.prefix.block import Checkpoint
 from headstart.prefix.cache import CacheStatistics, PrefixCache
 from headstart.prefix.keys import namespace_of
 from headstart.prefix.plan import Plan, Stop, StopKind
-from headstart.prefix.report import CacheReport, Tier, make_report
+from headstart.prefix.report import Reason, report
 from headstart.serving.admission import check_prompt, check_queue, shared_unread
 from headstart.serving.chunking import chunk_end, next_prefill
 from headstart.serving.constraint import ConstraintCompiler
@@ -239,7 +239,7 @@ class Scheduler:
                 plan = self._placement.plan(run, self._running)
                 if self._waits_for_another(run, plan):
                     continue
-                start = self._placement.start(run, plan, self._running)
+                start = self._placement.start(plan, self._running)
             except EngineFull as error:
                 if not self._running:
                     self._waiting.remove(run)
@@ -252,8 +252,8 @@ class Scheduler:
             self._waiting.remove(run)
             self._begin(run, plan, start)
 
-    def _waits_for_another(self, run: Running, plan: Plan | None) -> bool:
-        if plan is None or self._cache is None:
+    def _waits_for_another(self, run: Running, plan: Plan) -> bool:
+        if plan.reason is Reason.DISABLED:
             return False
         found = shared_unread(run, plan.restore_at, self._running)
         if found is None:
@@ -265,14 +265,23 @@ class Scheduler:
         self._totals.shared_waits += 1
         return True
 
-    def _begin(self, run: Running, plan: Plan | None, start: Start) -> None:
+    def _begin(self, run: Running, plan: Plan, start: Start) -> None:
         run.seq = start.seq
         run.clock.started_s = run.clock.started_s or time.perf_counter()
         run.advance(start.position)
-        if plan is not None and self._cache is not None:
+        if self._cache is not None and run.request.use_cache:
             run.recorder = self._cache.recorder(run.namespace, run.tokens[: start.position])
             run.stops = deque(stop for stop in plan.stops if stop.position > start.position)
-        run.announce(report_of(run, plan, start))
+        run.announce(
+            report(
+                plan,
+                restored=start.position,
+                tier=start.tier,
+                reason=start.reason,
+                restored_bytes=start.nbytes,
+                restore_s=start.restore_s,
+            )
+        )
         self._running.append(run)
         if start.logits is not None:
             self._sample(run, start.logits)
@@ -417,16 +426,3 @@ def add_stop(run: Running, stop: Stop) -> None:
     """Puts `stop` in its place among the stops `run` has yet to reach, unless one stands there."""
     if stop.position > run.position and all(other.position != stop.position for other in run.stops):
         run.stops = deque(sorted([*run.stops, stop], key=lambda s: s.position))
-
-
-def report_of(run: Running, plan: Plan | None, start: Start) -> CacheReport:
-    """The cache report of a request that starts at `start`."""
-    return make_report(
-        prompt_tokens=run.prompt_tokens,
-        plan=plan,
-        restored=start.position,
-        tier=start.tier if start.position else Tier.NONE,
-        reason=start.reason,
-        restored_bytes=start.nbytes,
-        restore_s=start.restore_s,
-    )
