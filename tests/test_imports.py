@@ -16,15 +16,20 @@ MAX_LINES = 400
 # `headstart`; an entry with a dot allows that one module only.
 ALLOWED: dict[str, frozenset[str]] = {
     "errors": frozenset(),
-    "config": frozenset({"errors"}),
+    "options": frozenset({"errors"}),
+    "config": frozenset({"errors", "options"}),
     "prefix": frozenset({"errors"}),
-    "engines": frozenset({"errors", "prefix.block"}),
+    # `prefix.tokens` comes with `prefix.block`: it names the token runs that blocks are made of.
+    "engines": frozenset({"errors", "prefix.block", "prefix.tokens"}),
     "chat": frozenset({"errors", "prefix.plan", "prefix.tokens", "engines.base"}),
     "serving": frozenset({"errors", "chat", "prefix", "engines"}),
-    "api": frozenset({"errors", "config", "serving", "chat", "prefix", "engines"}),
-    "accept": frozenset({"errors", "config"}),
-    "blame": frozenset({"errors", "config"}),
-    "cli": frozenset({"errors", "config", "api", "accept", "blame", "serving", "chat", "prefix", "engines"}),
+    "api": frozenset({"errors", "config", "options", "serving", "chat", "prefix", "engines"}),
+    "accept": frozenset({"errors", "config", "options"}),
+    "blame": frozenset({"errors", "config", "options"}),
+    "__main__": frozenset({"cli"}),
+    "cli": frozenset(
+        {"errors", "config", "options", "api", "accept", "blame", "serving", "chat", "prefix", "engines"}
+    ),
 }
 
 

@@ -1,0 +1,7 @@
+"""`python -m headstart`."""
+
+import sys
+
+from headstart.cli import main
+
+sys.exit(main())

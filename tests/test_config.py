@@ -1,0 +1,72 @@
+"""Settings of `headstart serve`: defaults, refusals, and that every option is spelled everywhere."""
+
+from __future__ import annotations
+
+from dataclasses import FrozenInstanceError, fields
+from pathlib import Path
+
+import pytest
+
+from headstart.config import OPTIONS, Settings, is_loopback, resolve
+from headstart.errors import ConfigError
+
+
+def test_defaults_are_safe() -> None:
+    settings = resolve({}, {})
+    assert settings == Settings()
+    assert (settings.host, settings.api_keys, settings.ram_cache_bytes) == ("127.0.0.1", (), 4 * 2**30)
+    with pytest.raises(FrozenInstanceError):
+        settings.port = 1  # type: ignore[misc]
+
+
+def test_every_option_reads_from_flag_variable_and_file(tmp_path: Path) -> None:
+    file = tmp_path / "headstart.toml"
+    for option in OPTIONS:
+        default = getattr(Settings(), option.field_name)
+        text = {"True": "false", "False": "true"}.get(
+            str(default), "127.0.0.2" if option.name == "host" else "16"
+        )
+        if option.metavar and "|" in option.metavar and "FILE" not in option.metavar:
+            text = next(word for word in option.metavar.split("|") if word != default)
+        expected = option.parse(text)
+        expected = (expected,) if option.repeatable else expected
+        file.write_text(f'{option.name} = "{text}"\n')
+        for settings in (
+            resolve({option.field_name: [text] if option.repeatable else text}, {}),
+            resolve({}, {option.variable: text}),
+            resolve({}, {}, file),
+        ):
+            assert getattr(settings, option.field_name) == expected != default, option.name
+
+
+def test_options_are_complete_and_explained() -> None:
+    assert {option.field_name for option in OPTIONS} == {field.name for field in fields(Settings)}
+    for option in OPTIONS:
+        assert option.help.endswith("."), option.name
+        assert option.default_text, option.name
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.9.9.9", "::1", "[::1]", "localhost", "LOCALHOST"])
+def test_loopback(host: str) -> None:
+    assert is_loopback(host)
+    assert resolve({"host": host}, {}).host == host
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.2", "example.com", "localhost.example.com", ""])
+def test_any_other_host_needs_a_key(host: str) -> None:
+    assert not is_loopback(host)
+    if host:
+        with pytest.raises(ConfigError, match="needs an API key: give --api-key or set HEADSTART_API_KEY"):
+            resolve({"host": host}, {})
+        assert resolve({"host": host}, {"HEADSTART_API_KEY": "k"}).api_keys == ("k",)
+
+
+def test_keys_are_not_shown() -> None:
+    settings = resolve({"api_keys": ["sesame-1"]}, {"HEADSTART_API_KEY": "sesame-2"})
+    assert settings.api_keys == ("sesame-1",)
+    assert "sesame" not in repr(settings)
+
+
+def test_quantized_kv_needs_flash_attention() -> None:
+    with pytest.raises(ConfigError, match="needs flash attention"):
+        resolve({"kv_type": "q8_0", "flash_attention": False}, {})
