@@ -23,7 +23,7 @@ CHAT_TEMPLATE = (
     "{%- if tools %}<|im_start|>tools\n{{ tools | tojson }}<|im_end|>\n{% endif -%}"
     "{%- for message in messages -%}"
     "<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n"
-    "{%- endfor -%}"
+    "{% endfor -%}"
     "{%- if add_generation_prompt -%}<|im_start|>assistant\n{% endif -%}"
 )
 

@@ -1,0 +1,39 @@
+"""Fixtures every test may use: models that are built here, once a session."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.fixtures.gguf_models import GgufModels, build_all, smollm2_path
+
+
+@pytest.fixture(scope="session")
+def gguf_models(tmp_path_factory: pytest.TempPathFactory) -> GgufModels:
+    """Tiny random-weight GGUF files of the architectures llama, gemma3 and qwen35."""
+    return build_all(tmp_path_factory.mktemp("gguf"))
+
+
+@pytest.fixture(scope="session")
+def tiny_llama(gguf_models: GgufModels) -> Path:
+    """A dense model: full attention only."""
+    return gguf_models.llama
+
+
+@pytest.fixture(scope="session")
+def tiny_gemma3(gguf_models: GgufModels) -> Path:
+    """Full and sliding-window layers, a window of 64 tokens."""
+    return gguf_models.gemma3
+
+
+@pytest.fixture(scope="session")
+def tiny_qwen35(gguf_models: GgufModels) -> Path:
+    """Recurrent (GatedDeltaNet) and full-attention layers, M-RoPE."""
+    return gguf_models.qwen35
+
+
+@pytest.fixture(scope="session")
+def smollm2() -> Path:
+    """SmolLM2-135M-Instruct, the embedded default model."""
+    return smollm2_path()
