@@ -123,9 +123,9 @@ def test_an_unknown_variable_is_an_error_with_a_suggestion() -> None:
 
 
 def test_an_error_names_its_source_and_value() -> None:
-    with pytest.raises(ConfigError, match="^--size '4 apples': expected a size"):
+    with pytest.raises(ConfigError, match=r"^--size '4 apples': expected a size"):
         merge(OPTIONS, {"size_bytes": "4 apples"}, {}, None)
-    with pytest.raises(ConfigError, match="^HEADSTART_SIZE '4 apples': expected a size"):
+    with pytest.raises(ConfigError, match=r"^HEADSTART_SIZE '4 apples': expected a size"):
         merge(OPTIONS, {}, {"HEADSTART_SIZE": "4 apples"}, None)
 
 

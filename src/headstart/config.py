@@ -99,7 +99,8 @@ class Settings:
         (),
         parse_text,
         "server",
-        "Further name that requests may use in their Host header, for instance behind a proxy. Repeatable.",
+        "Further name that requests may use in their Host header, for instance behind a proxy. "
+        "Repeatable; '*' allows every name.",
         metavar="NAME",
         name="allowed-host",
         shown="loopback names and the address listened on",

@@ -33,8 +33,8 @@ def open_socket(host: str, port: int) -> socket.socket:
 def _why_not(host: str, port: int, problem: OSError) -> str:
     if problem.errno == errno.EADDRINUSE:
         return (
-            f"--port {port}: another program listens on {host} port {port} already; stop it, or choose another "
-            "port (0 takes a free one)"
+            f"--port {port}: another program listens on {host} port {port} already; stop it, or choose "
+            "another port (0 takes a free one)"
         )
     if problem.errno == errno.EACCES:
         return f"--port {port}: this user may not listen on it; choose one above 1023"
