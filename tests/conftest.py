@@ -23,7 +23,7 @@ def tiny_llama(gguf_models: GgufModels) -> Path:
 
 @pytest.fixture(scope="session")
 def tiny_gemma3(gguf_models: GgufModels) -> Path:
-    """Full and sliding-window layers, a window of 64 tokens."""
+    """Full and sliding-window layers, a window of 128 tokens."""
     return gguf_models.gemma3
 
 

@@ -191,11 +191,11 @@ def _attend(
     keys[at] = _rotate(key, cosine, sine).reshape(WIDTH)
     values[at] = value.reshape(WIDTH)
     seen = keys[first : at + 1].reshape(-1, HEADS, HEAD_WIDTH)
-    scores = (seen * query).sum(axis=-1)
-    weight = np.exp(scores - scores.max(axis=0))
-    weight /= weight.sum(axis=0)
+    scores = np.add.reduce(seen * query, axis=-1)
+    weight = np.exp(scores - np.maximum.reduce(scores, axis=0))
+    weight /= np.add.reduce(weight, axis=0)
     seen = values[first : at + 1].reshape(-1, HEADS, HEAD_WIDTH)
-    mixed: Floats = (weight[:, :, None] * seen).sum(axis=0).reshape(WIDTH)
+    mixed: Floats = np.add.reduce(weight[:, :, None] * seen, axis=0).reshape(WIDTH)
     return mixed
 
 
@@ -208,7 +208,7 @@ def _recur(layer: LayerWeights, state: Floats, x: Floats) -> Floats:
     decay = np.float32(1) - np.float32(0.1) / (np.float32(1) + np.exp(-_multiply(layer.decay, x)))
     memory *= decay[:, None, None]
     memory += key[:, :, None] * value[:, None, :]
-    return _norm((memory * query[:, :, None]).sum(axis=1).reshape(WIDTH))
+    return _norm(np.add.reduce(memory * query[:, :, None], axis=1).reshape(WIDTH))
 
 
 def _rotate(x: Floats, cosine: Floats, sine: Floats) -> Floats:
@@ -218,10 +218,10 @@ def _rotate(x: Floats, cosine: Floats, sine: Floats) -> Floats:
 
 
 def _multiply(matrix: Floats, x: Floats) -> Floats:
-    product: Floats = (matrix * x).sum(axis=-1)
+    product: Floats = np.add.reduce(matrix * x, axis=-1)
     return product
 
 
 def _norm(x: Floats) -> Floats:
-    scaled: Floats = x / np.sqrt((x * x).sum() / np.float32(WIDTH) + np.float32(1e-6))
+    scaled: Floats = x / np.sqrt(np.add.reduce(x * x) / np.float32(WIDTH) + np.float32(1e-6))
     return scaled
