@@ -155,7 +155,8 @@ def test_cut_and_fork_continue_bit_equal(layers: tuple[LayerKind, ...], source: 
     seq, checkpoint = engine.open(), None
     if position:
         kept = read_keeping_rows(engine, seq, old[:position])
-        checkpoint = engine.checkpoint(seq) if engine.layout.recurrent else None
+        if engine.layout.recurrent and position < 100:  # at 100 the sequence stands there already
+            checkpoint = engine.checkpoint(seq)
     if position < 100:
         end = read(engine, seq, old[position:])
     window_rows = None
