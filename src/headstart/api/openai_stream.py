@@ -1,0 +1,171 @@
+"""A reply in OpenAI's stream form, and the same reply whole.
+
+No chunk goes out before the first text of a reply is there, so a client that measures time to
+first token measures just that; while nothing is there, comments keep the connection alive.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from headstart.api.generation import ClientGoneError, Generation, Reply
+from headstart.api.openai_errors import body_of
+from headstart.api.openai_parse import Work
+from headstart.api.openai_replies import Form, LogprobWriter, chunk_choice, whole_choice
+from headstart.api.request_log import (
+    LoggedRequest,
+    RequestLog,
+    describe_reply,
+    logged_reply,
+)
+from headstart.api.sse import DONE, KEEP_ALIVE, data_event
+from headstart.api.usage import account, llama_timings, openai_usage
+from headstart.errors import HeadstartError
+from headstart.serving.models import ServedModel
+from headstart.serving.request import Finished
+
+log = logging.getLogger(__name__)
+
+KEEP_ALIVE_S = 10.0
+EARLY_FAILURE_S = 1.0
+"""How long a stream's headers wait, so that what fails at once is answered with its HTTP status."""
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One request to a completion endpoint and what its reply needs to know of it."""
+
+    model: ServedModel
+    form: Form
+    work: Work
+    request_id: str
+    tenant: str
+    log: RequestLog
+    created: int = field(default_factory=lambda: int(time.time()))
+
+    def head(self, kind: str) -> dict[str, Any]:
+        return {
+            "id": self.request_id,
+            "object": kind,
+            "created": self.created,
+            "model": self.model.name,
+            "system_fingerprint": self.model.fingerprint,
+        }
+
+
+async def whole_reply(exchange: Exchange, generation: Generation) -> dict[str, Any]:
+    """Waits for every reply of `generation` and gives the completion object."""
+    ends = await generation.run()
+    choices = []
+    for reply, end in zip(generation.replies, ends, strict=True):
+        text, deltas = reply.take()
+        logprobs = LogprobWriter(exchange.model, exchange.form).write(deltas)
+        choices.append(whole_choice(exchange.form, reply.index, text, logprobs, end))
+    body = {**exchange.head(exchange.form.whole), "choices": choices}
+    return {**body, **_closing(exchange, generation, ends)}
+
+
+async def stream_reply(
+    exchange: Exchange, generation: Generation, ready: Sequence[Reply]
+) -> AsyncGenerator[bytes, None]:
+    """The events of the stream. `ready`: replies with news that were taken before headers went out."""
+    async with generation:
+        writer = _ChunkWriter(exchange, generation)
+        try:
+            for chunk in writer.chunks(ready):
+                yield chunk
+            while not generation.finished:
+                news = await generation.news(KEEP_ALIVE_S)
+                if not news:
+                    yield KEEP_ALIVE
+                for chunk in writer.chunks(news):
+                    yield chunk
+            for chunk in writer.last():
+                yield chunk
+        except ClientGoneError:
+            return
+        except HeadstartError as error:
+            log.warning("request %s failed after its stream had begun: %s", exchange.request_id, error)
+            yield data_event(body_of(error)[1])
+        yield DONE
+
+
+class _ChunkWriter:
+    """Turns what is new in the replies into chunks. The reply that ends last waits for `last`."""
+
+    def __init__(self, exchange: Exchange, generation: Generation) -> None:
+        self._exchange = exchange
+        self._generation = generation
+        self._head = exchange.head(exchange.form.chunk)
+        if exchange.work.include_usage:
+            self._head["usage"] = None
+        self._logprobs = [LogprobWriter(exchange.model, exchange.form) for _ in generation.replies]
+        self._begun = [False] * len(generation.replies)
+        self._ending: Reply | None = None
+
+    def chunks(self, news: Sequence[Reply]) -> Iterator[bytes]:
+        for reply in news:
+            if reply.text:
+                yield self._chunk(reply, None)
+            if reply.end is not None:
+                if self._ending is not None:
+                    yield self._chunk(self._ending, self._ending.end)
+                self._ending = reply
+
+    def last(self) -> Iterator[bytes]:
+        """The final chunk with its reason, then usage where it was asked for."""
+        generation = self._generation
+        closing = _closing(self._exchange, generation, generation.ends())
+        usage = closing.pop("usage")
+        if self._ending is not None:
+            yield self._chunk(self._ending, self._ending.end, closing)
+        if self._exchange.work.include_usage:
+            final = {**self._head, "choices": [], "usage": usage, "timings": closing["timings"]}
+            yield data_event(final)
+
+    def _chunk(self, reply: Reply, end: Finished | None, extra: dict[str, Any] | None = None) -> bytes:
+        text, deltas = reply.take()
+        first = not self._begun[reply.index]
+        self._begun[reply.index] = True
+        choice = chunk_choice(
+            self._exchange.form,
+            reply.index,
+            text,
+            first=first,
+            logprobs=self._logprobs[reply.index].write(deltas),
+            reason=None if end is None else end.reason.value,
+        )
+        return data_event({**self._head, "choices": [choice], **(extra or {})})
+
+
+def _closing(exchange: Exchange, generation: Generation, ends: Sequence[Finished]) -> dict[str, Any]:
+    """usage, timings and what headstart adds; the same for both forms. Logs the request's reports."""
+    work = exchange.work
+    cost = account(
+        ends,
+        work.replies_a_prompt,
+        first_token_s=generation.first_token_s(),
+        total_s=generation.total_s(),
+    )
+    model = exchange.model
+    replies = tuple(
+        logged_reply(model, request.prompt, end.report)
+        for request, end in zip(work.requests, ends, strict=True)
+    )
+    exchange.log.put(LoggedRequest(exchange.request_id, exchange.tenant, replies, work.conversation))
+    added: dict[str, Any] = {}
+    if work.warnings:
+        added["warnings"] = list(work.warnings)
+    if work.report:
+        reports = [describe_reply(model, reply, work.conversation) for reply in replies]
+        added["report"] = reports[0]
+        if len(reports) > 1:
+            added["reports"] = reports
+    closing: dict[str, Any] = {"usage": openai_usage(cost), "timings": llama_timings(cost)}
+    if added:
+        closing["headstart"] = added
+    return closing

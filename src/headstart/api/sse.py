@@ -1,0 +1,45 @@
+"""Server-sent events: the response that carries a reply while it is made."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from fastapi import Response
+from starlette.types import Receive, Scope, Send
+
+KEEP_ALIVE = b": keep-alive\n\n"
+"""A comment (WHATWG HTML, "Server-sent events"): no client takes it for content."""
+DONE = b"data: [DONE]\n\n"
+
+
+def data_event(value: dict[str, Any]) -> bytes:
+    """One event with `value` as JSON."""
+    return b"data: " + json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
+
+
+class EventStream(Response):
+    """Sends what `events` yields as it comes, and closes it whatever happens.
+
+    Whoever makes the events watches the connection; this response only sends.
+    """
+
+    media_type = "text/event-stream"
+
+    def __init__(self, events: AsyncGenerator[bytes, None]) -> None:
+        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
+        self._events = events
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        start = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
+        try:
+            await send(start)
+            async for event in self._events:
+                await send({"type": "http.response.body", "body": event, "more_body": True})
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except OSError:
+            return  # the client is gone
+        finally:
+            await self._events.aclose()

@@ -1,0 +1,81 @@
+"""A loaded model as the APIs see it: what it is, how its text becomes tokens, who serves it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from headstart.chat.boundaries import BoundaryMemo
+from headstart.chat.template import ChatTemplate
+from headstart.engines.base import EngineFacts, Vocabulary
+from headstart.prefix.block import StateLayout
+from headstart.prefix.tokens import TokenRun
+from headstart.serving.constraint import ConstraintCompiler
+from headstart.serving.request import Event, GenerationRequest
+
+
+class Tokenize(Protocol):
+    """Text to token ids; any thread. The engine port's `tokenize`."""
+
+    def __call__(self, text: str, *, special: bool, add_bos: bool) -> TokenRun: ...
+
+
+class Generates(Protocol):
+    """The part of the scheduler that an API uses. Tickets are the scheduler's own."""
+
+    def submit(self, request: GenerationRequest, sink: Callable[[Event], None]) -> Any: ...
+
+    def cancel(self, ticket: Any) -> None: ...
+
+
+@dataclass(frozen=True, eq=False)
+class ServedModel:
+    """One model under the name clients ask for it by.
+
+    `template` is None where the model has none and none was given. `created`: Unix time of loading.
+    `load_s`: how long loading took, in seconds.
+    """
+
+    name: str
+    engine_facts: EngineFacts
+    layout: StateLayout
+    vocabulary: Vocabulary
+    tokenize: Tokenize
+    template: ChatTemplate | None
+    scheduler: Generates
+    constraints: ConstraintCompiler
+    created: int
+    load_s: float = 0.0
+    boundaries: BoundaryMemo = field(default_factory=BoundaryMemo)
+
+    @cached_property
+    def piece_bytes(self) -> npt.NDArray[np.int64]:
+        """How many bytes of text each token stands for."""
+        pieces = self.vocabulary.pieces
+        return np.fromiter((len(piece) for piece in pieces), dtype=np.int64, count=len(pieces))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """OpenAI's system_fingerprint: changes with whatever may change the replies."""
+        parts = sorted(self.engine_facts.parts.items())
+        return "fp_" + hashlib.blake2b(repr(parts).encode(), digest_size=6).hexdigest()
+
+    def tokenize_prompt(self, text: str) -> TokenRun:
+        """`text` as a prompt: control tokens where they are spelled, one beginning-of-sequence token.
+
+        A template that spells the beginning itself does not get a second one.
+        """
+        bos = self.vocabulary.bos
+        spelled = bos is not None and text.startswith(self.vocabulary.pieces[bos].decode("utf-8", "replace"))
+        return self.tokenize(text, special=True, add_bos=self.vocabulary.adds_bos and not spelled)
+
+    def text_of(self, tokens: TokenRun) -> str:
+        """The text of `tokens`, control tokens spelled, broken characters as U+FFFD."""
+        pieces = self.vocabulary.pieces
+        return b"".join(pieces[token] for token in tokens.tolist()).decode("utf-8", "replace")
