@@ -241,7 +241,7 @@ class PrefixCache:
         prompt = token_bytes(plan.prompt[:at])
         match = self._held.tree.match(plan.namespace, prompt)
         live = plan.tier is Tier.LIVE
-        used: list[Entry] = list(match.blocks)
+        used: list[Entry] = list(match.used)
         rows: list[RowBytes] = []
         window_rows: RowBytes | None = None
         if not live or plan.window_rows_needed:

@@ -6,7 +6,7 @@ Every entry in the index is counted in the store, and none is counted that is no
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from headstart.prefix.block import RowBytes, StateLayout
@@ -40,6 +40,9 @@ from headstart.prefix.worth import (
 )
 
 _log = logging.getLogger(__name__)
+
+_LARGE_SHARE = 16
+"""Before an entry of a sixteenth of the limit or more displaces others, it is made sure it can fit."""
 
 
 @dataclass
@@ -96,7 +99,8 @@ class Holdings:
                 self.ram.limit_bytes,
             )
             return self._refuse()
-        if nbytes + self._bound_bytes() > self.ram.limit_bytes:
+        large = nbytes * _LARGE_SHARE > self.ram.limit_bytes
+        if large and nbytes + self._bound_bytes() > self.ram.limit_bytes:
             return self._refuse()
         while not self.ram.fits(nbytes):
             entry = self.queue.take()
@@ -183,7 +187,9 @@ class Holdings:
         joined. None: no room, or the rows could not be had.
         """
         present = child_starting_with(parent, tokens)
-        if present is not None and not self._renews(present, tokens, canonical):
+        if present is not None and not (
+            present.tokens == tokens and self._outdated(present, canonical=canonical)
+        ):
             return self.pin(present)
         replaced = present if present is not None else child_prefix_of(parent, tokens)
         size = self.ram.node_bytes(len(tokens) // TOKEN_BYTES)
@@ -205,15 +211,17 @@ class Holdings:
             return self._renew(present, rows, canonical)
         return self._insert(parent, tokens, rows, replaced, canonical)
 
-    def waits_for(self, parent: Node, tokens: bytes) -> bool:
-        """Whether `tokens` are only the beginning of a block whose rows are lost: they have to
-        wait until they can fill it."""
+    def waits_for(self, parent: Node, tokens: bytes, *, canonical: bool) -> bool:
+        """Whether `tokens` are only the beginning of a block whose rows they are to replace
+        (lost, or not canonical): they have to wait until they make up all of it."""
         present = child_starting_with(parent, tokens)
-        return present is not None and present.payload is LOST and len(tokens) < len(present.tokens)
+        return (
+            present is not None
+            and len(tokens) < len(present.tokens)
+            and self._outdated(present, canonical=canonical)
+        )
 
-    def _renews(self, present: Node, tokens: bytes, canonical: bool) -> bool:
-        if present.tokens != tokens:
-            return False
+    def _outdated(self, present: Node, *, canonical: bool) -> bool:
         return present.payload is LOST or (self.canonical and canonical and not present.canonical)
 
     def _rows(
@@ -244,10 +252,11 @@ class Holdings:
         node.payload = rows
         node.canonical = canonical
         node.clock = self.queue.clock
+        node.hits = 1 if parent.hits and parent.children is node else 0
         self.counts.blocks += 1
         self.pin(node)
         if replaced is not None:
-            node.hits = replaced.hits
+            node.hits = max(node.hits, replaced.hits)
             self._pins[node] += self._pins.pop(replaced, 0)
             self._drop_block(replaced, node)
         self.ram.take(self.ram.counted(node))
@@ -321,7 +330,7 @@ class Holdings:
 
     # Use and eviction
 
-    def touch(self, entries: Sequence[Entry]) -> None:
+    def touch(self, entries: Iterable[Entry]) -> None:
         """Counts one use of each of `entries`."""
         clock = self.queue.clock
         for entry in entries:

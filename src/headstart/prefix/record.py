@@ -106,7 +106,7 @@ class Recorder:
     def flush(self) -> None:
         """Stores the partial block at the end, so that it can be restored from now on."""
         if self.active and self._rows and self._base is not None:
-            if self._holdings.waits_for(self._base, self._head):
+            if self._holdings.waits_for(self._base, self._head, canonical=self._canonical):
                 return
             self._store()
 
@@ -152,16 +152,20 @@ class Recorder:
             node, tail = self._place(at)
             self._holdings.add_mark(node, tail, kind, checkpoint.data, canonical=self._canonical)
 
-    def put_logits(self, logits: npt.NDArray[np.float32]) -> None:
-        """Stores the next-token scores at exactly `position`. Not kept where rows are canonical:
-        a canonical run reads its last tokens again."""
+    def put_logits(self, logits: npt.NDArray[np.float32], at: int | None = None) -> None:
+        """Stores the next-token scores after exactly `at` tokens (default: `position`).
+
+        Not kept where rows are canonical: a canonical run reads its last tokens again.
+        Raises ValueError for a position outside 1..position.
+        """
         if not self.active or self._holdings.canonical:
             return
-        if not self.position:
-            raise ValueError("logits cannot be stored before the first token")
+        at = self.position if at is None else at
+        if not 0 < at <= self.position:
+            raise ValueError(f"logits at {at} cannot be stored: rows are stored for 1..{self.position}")
         self.flush()
         if self.active:
-            node, tail = self._place(self.position)
+            node, tail = self._place(at)
             data = np.ascontiguousarray(logits, dtype=np.float32).tobytes()
             self._holdings.add_mark(node, tail, None, data, canonical=self._canonical)
 

@@ -124,6 +124,14 @@ class Match:
         """Every block that holds matched rows, in order."""
         return self.path[1:] if self.partial is None else [*self.path[1:], self.partial]
 
+    @property
+    def used(self) -> list[Node]:
+        """The blocks for which resuming here speaks: a last one of which less than half matches
+        is not among them, because any other with the same beginning would have done."""
+        partial = self.partial
+        most = partial is not None and 2 * self.partial_tokens >= partial.count
+        return self.blocks if most else self.path[1:]
+
 
 class Tree:
     """Blocks and marks of all namespaces. Pure bookkeeping: no bytes, no limits, no policy."""
