@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import time
+from typing import Never
 
 import numpy as np
 import pytest
+from tests.serving.harness import SETTINGS, CountingToy, Server, cold_reply, prompt_of
 
 from headstart.engines.base import Logits, Step
-from headstart.engines.toy import ToyEngine
 from headstart.engines.toy_model import LayerKind
 from headstart.errors import ConfigError, EngineError, Overloaded, RequestError
+from headstart.prefix.cache import PrefixCache
+from headstart.prefix.faults import Fault, FaultInjector
 from headstart.prefix.plan import PromptHints
 from headstart.prefix.report import Reason, Tier
 from headstart.prefix.tokens import TokenRun, token_run
 from headstart.serving.request import Delta, Failed, FinishReason, PrefillDone
 from headstart.serving.scheduler import SchedulerSettings
-from tests.serving.harness import SETTINGS, CountingToy, Server, cold_reply, prompt_of
 
 DENSE: tuple[LayerKind, ...] = ("full", "full")
 WINDOW: tuple[LayerKind, ...] = ("full", "window")
 HYBRID: tuple[LayerKind, ...] = ("full", "recurrent")
 ALL: tuple[LayerKind, ...] = ("full", "window", "recurrent")
-KINDS = pytest.mark.parametrize("layers", [DENSE, WINDOW, HYBRID, ALL], ids="dense window hybrid all".split())
+KINDS = pytest.mark.parametrize(
+    "layers", [DENSE, WINDOW, HYBRID, ALL], ids=["dense", "window", "hybrid", "all"]
+)
 
 
 def edited(prompt: TokenRun, at: int) -> TokenRun:
@@ -164,7 +168,7 @@ def test_short_prompt_overtakes_a_long_one_and_does_not_starve_it() -> None:
     with Server(engine) as server:
         long, _ = server.send(prompt_of(3000), 1)
         time.sleep(0.02)
-        _, done = server.ask(prompt_of(30, seed=1), 1)
+        server.ask(prompt_of(30, seed=1), 1)
         assert not long.done.is_set()
         assert long.wait().report.new == 3000
 
@@ -255,7 +259,7 @@ def test_reproducible_restores_on_the_grid_only_and_reads_decoded_rows_again() -
         prompt = prompt_of(100)
         reply, _ = server.ask(prompt, 60)
         _, done = server.ask(prompt, 2)
-        assert (done.report.restored, done.report.replayed, done.report.new) == (96, 4, 0)
+        assert (done.report.restored, done.report.replayed, done.report.new) == (96, 3, 1)
         longer = np.concatenate([prompt, token_run(reply.tokens), prompt_of(7, seed=3)])
         _, done = server.ask(longer, 2)
         assert done.report.restored == 96, "rows made by decoding are not canonical"
@@ -319,7 +323,7 @@ def test_an_engine_failure_ends_one_request_and_the_server_goes_on() -> None:
 class RefusesRestore(CountingToy):
     """Refuses every restore, as an engine does that finds the bytes wrong."""
 
-    def restore(self, rows: object, checkpoint: object, position: int):  # type: ignore[no-untyped-def, override]
+    def restore(self, rows: object, checkpoint: object, position: int) -> Never:  # type: ignore[override]
         raise EngineError("injected refusal")
 
 
@@ -374,7 +378,7 @@ def test_stop_fails_what_is_under_way_with_a_reason() -> None:
 def test_stop_strings_logprobs_and_end_token() -> None:
     engine = CountingToy(DENSE)
     with Server(engine) as server:
-        reply, done = server.ask(prompt_of(50), 8, top_logprobs=3)
+        reply, _ = server.ask(prompt_of(50), 8, top_logprobs=3)
         deltas = [event for event in reply.events if isinstance(event, Delta)]
         assert all(delta.logprob is not None and len(delta.top) == 3 for delta in deltas)
         assert all(delta.top[0].logprob >= delta.top[1].logprob for delta in deltas)
@@ -395,3 +399,22 @@ def test_ram_budget_zero_keeps_the_live_tier() -> None:
 def test_settings_are_what_they_say() -> None:
     assert SchedulerSettings().max_concurrent_requests == 4
     assert SETTINGS.block_tokens == 16
+
+
+def test_damaged_rows_are_a_miss_and_what_lies_before_them_is_used() -> None:
+    """Invariant 8: a read that fails never reaches the live state, and costs only what it damaged."""
+    engine = CountingToy(DENSE, max_sequences=1)
+    faults = FaultInjector()
+    server = Server(engine)
+    assert server.scheduler._cache is not None
+    server.scheduler._cache = PrefixCache(engine.layout, ram_bytes=64 << 20, block_tokens=16, faults=faults)
+    server.scheduler._placement._cache = server.scheduler._cache
+    with server:
+        expected, _ = server.ask(prompt_of(100), 3)
+        server.ask(prompt_of(100, seed=1), 3)
+        faults.spoil(Fault.LOSE, after_reads=2)
+        reply, done = server.ask(prompt_of(100), 3)
+        assert reply.tokens == expected.tokens
+        assert (done.report.restored, done.report.reason) == (32, Reason.CORRUPT)
+        _, done = server.ask(prompt_of(100), 3)
+        assert done.report.restored == 100, "what was damaged has been read anew and stored"

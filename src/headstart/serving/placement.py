@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from headstart.engines.base import Engine, Logits, SeqId
@@ -36,8 +36,12 @@ class Idle:
 
 @dataclass(frozen=True)
 class Start:
-    """A sequence ready to go on at `position`. `logits` only where the whole prompt was restored."""
+    """A sequence ready to go on at `position`, and the plan it followed in the end.
 
+    `logits` only where the whole prompt was restored.
+    """
+
+    plan: Plan
     seq: SeqId
     position: int
     tier: Tier
@@ -95,26 +99,36 @@ class Placement:
                 return True
         return False
 
-    def start(self, plan: Plan, running: list[Running]) -> Start:
-        """Begins as `plan` says, or from zero. Raises EngineFull when all room is in use."""
+    def start(self, run: Running, plan: Plan, running: list[Running]) -> Start:
+        """Begins `run` as `plan` says, or from zero. Raises EngineFull when all room is in use.
+
+        State that could not be read is a miss with its reason: what lies before it is planned anew,
+        and used.
+        """
+        if self._cache is None or plan.tier is Tier.NONE:
+            return self._from_zero(plan, plan.reason)
         started_s = time.perf_counter()
-        if plan.tier is Tier.NONE or self._cache is None:
-            return self._from_zero(plan.reason)
         outcome = self._cache.load(plan)
+        if isinstance(outcome, Failed):
+            shorter = self.plan(run, running)
+            if shorter.restore_at < plan.restore_at:
+                return replace(self.start(run, shorter, running), reason=outcome.reason)
+            return self._from_zero(plan, outcome.reason)
         if not isinstance(outcome, Restored):
-            return self._from_zero(outcome.reason if isinstance(outcome, Failed) else plan.reason)
+            return self._from_zero(plan, outcome.reason)
         try:
             seq, tier = self._resume(plan, outcome, running)
         except EngineFull:
             raise
         except EngineError as error:
             log.warning("stored state was refused by the engine, reading the prompt anew: %s", error)
-            return self._from_zero(Reason.ENGINE_REFUSED)
+            return self._from_zero(plan, Reason.ENGINE_REFUSED)
         elapsed_s = time.perf_counter() - started_s
-        return Start(seq, outcome.position, tier, outcome.nbytes, elapsed_s, outcome.logits, plan.reason)
+        nbytes = 0 if tier is Tier.LIVE and outcome.window_rows is None else outcome.nbytes
+        return Start(plan, seq, outcome.position, tier, nbytes, elapsed_s, outcome.logits, plan.reason)
 
-    def _from_zero(self, reason: Reason | None) -> Start:
-        return Start(self._with_room(self._engine.open), 0, Tier.NONE, 0, 0.0, None, reason)
+    def _from_zero(self, plan: Plan, reason: Reason | None) -> Start:
+        return Start(plan, self._with_room(self._engine.open), 0, Tier.NONE, 0, 0.0, None, reason)
 
     def _resume(self, plan: Plan, outcome: Restored, running: list[Running]) -> tuple[SeqId, Tier]:
         if outcome.tier is Tier.LIVE:
@@ -123,13 +137,10 @@ class Placement:
             source = self._sharing(plan, outcome.position, running)
             if source is not None:
                 window = self._last_window(outcome)
-                return self._with_room(
-                    lambda: self._engine.fork(source, outcome.position, window, outcome.checkpoint),
-                    keep=source,
-                ), Tier.LIVE
-        return self._with_room(
-            lambda: self._engine.restore(outcome.rows, outcome.checkpoint, outcome.position)
-        ), outcome.tier
+                fork = partial(self._engine.fork, source, outcome.position, window, outcome.checkpoint)
+                return self._with_room(fork, keep=source), Tier.LIVE
+        restore = partial(self._engine.restore, outcome.rows, outcome.checkpoint, outcome.position)
+        return self._with_room(restore), outcome.tier
 
     def _continue(self, plan: Plan, outcome: Restored) -> SeqId:
         item = next(item for item in self.idle if item.seq == plan.live)
@@ -205,7 +216,7 @@ class Placement:
             return
         copy_out(self._engine, run.seq, recorder, run.tokens, stop, canonical=canonical)
         if run.end_logits is not None and recorder.position >= run.prompt_tokens and recorder.active:
-            recorder.put_logits(run.prompt_tokens, run.end_logits)
+            recorder.put_logits(run.end_logits, at=run.prompt_tokens)
             run.end_logits = None
         if flush:
             recorder.flush()

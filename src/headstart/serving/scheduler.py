@@ -18,7 +18,7 @@ from headstart.engines.base import Engine, Logits, Step
 from headstart.errors import ConfigError, EngineError, EngineFull, HeadstartError, RequestError
 from headstart.prefix.block import Checkpoint
 from headstart.prefix.cache import CacheStatistics, PrefixCache
-from headstart.prefix.keys import namespace_of
+from headstart.prefix.keys import namespace_key
 from headstart.prefix.plan import Plan, Stop, StopKind
 from headstart.prefix.report import Reason, report
 from headstart.serving.admission import check_prompt, check_queue, shared_unread
@@ -108,6 +108,7 @@ class Scheduler:
         self._running: list[Running] = []
         self._stopping = False
         self._turn = 0
+        self._ended = 0
         self._counts: Counter[str] = Counter()
         self._totals = Totals()
         self._snapshot = SchedulerSnapshot()
@@ -150,7 +151,7 @@ class Scheduler:
         run = Running(
             request,
             sink,
-            namespace=namespace_of(self._engine.facts.parts, request.tenant),
+            namespace=namespace_key(self._engine.facts.parts, request.tenant),
             vocabulary=self._engine.vocabulary,
             context_tokens=layout.context_tokens,
             vocab_size=layout.vocab_size,
@@ -171,6 +172,11 @@ class Scheduler:
         with self._wake:
             ticket.run.cancelled = True
             self._wake.notify()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the engine thread runs. Once it has ended, only a new scheduler serves again."""
+        return self._thread.is_alive()
 
     def snapshot(self) -> SchedulerSnapshot:
         return replace(self._snapshot, waiting=len(self._inbox) + len(self._waiting))
@@ -233,13 +239,15 @@ class Scheduler:
         for run in list(self._waiting):
             if len(self._running) >= self._limit:
                 return
+            if run.stepped_aside_at == self._ended and self._running:
+                return
             if run.is_waiting():
                 continue
             try:
                 plan = self._placement.plan(run, self._running)
                 if self._waits_for_another(run, plan):
                     continue
-                start = self._placement.start(plan, self._running)
+                start = self._placement.start(run, plan, self._running)
             except EngineFull as error:
                 if not self._running:
                     self._waiting.remove(run)
@@ -250,7 +258,7 @@ class Scheduler:
                 self._fail(run, error)
                 continue
             self._waiting.remove(run)
-            self._begin(run, plan, start)
+            self._begin(run, start)
 
     def _waits_for_another(self, run: Running, plan: Plan) -> bool:
         if plan.reason is Reason.DISABLED:
@@ -265,16 +273,16 @@ class Scheduler:
         self._totals.shared_waits += 1
         return True
 
-    def _begin(self, run: Running, plan: Plan, start: Start) -> None:
+    def _begin(self, run: Running, start: Start) -> None:
         run.seq = start.seq
         run.clock.started_s = run.clock.started_s or time.perf_counter()
         run.advance(start.position)
         if self._cache is not None and run.request.use_cache:
             run.recorder = self._cache.recorder(run.namespace, run.tokens[: start.position])
-            run.stops = deque(stop for stop in plan.stops if stop.position > start.position)
+            run.stops = deque(stop for stop in start.plan.stops if stop.position > start.position)
         run.announce(
             report(
-                plan,
+                start.plan,
                 restored=start.position,
                 tier=start.tier,
                 reason=start.reason,
@@ -384,16 +392,19 @@ class Scheduler:
 
     def _retire(self, run: Running, outcome: str) -> None:
         self._counts[outcome] += 1
+        self._ended += 1
         self._placement.retire(run)
 
     def _preempt(self, runs: list[Running]) -> None:
-        """No room for this step: the youngest sequence steps aside, its rows kept, and comes again."""
+        """No room for this step: the youngest sequence steps aside, its rows kept, and comes again
+        when another has ended; sooner it would only be back where there was no room."""
         youngest = max(runs, key=lambda run: run.clock.arrived_s)
         self._running.remove(youngest)
         if len(runs) == 1:
             self._lose(youngest, EngineFull("the engine has no room left for this sequence's rows"))
             return
         self._totals.preemptions += 1
+        youngest.stepped_aside_at = self._ended
         self._placement.retire(youngest)
         self._placement.free_one()
         self._waiting.appendleft(youngest)
@@ -409,6 +420,7 @@ class Scheduler:
 
     def _fail(self, run: Running, error: HeadstartError) -> None:
         self._counts["failed"] += 1
+        self._ended += 1
         run.fail(Failed(error))
 
     def _publish(self) -> None:

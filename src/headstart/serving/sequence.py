@@ -83,6 +83,7 @@ class Running:
         self.max_new_tokens = room if request.max_tokens is None else min(request.max_tokens, room)
         self.generated = 0
         self.cancelled = False
+        self.stepped_aside_at = -1
         self._awaited: tuple[Running, int] | None = None
         self.finished = False
         self._sink = sink
