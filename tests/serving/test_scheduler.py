@@ -17,7 +17,7 @@ from headstart.prefix.faults import Fault, FaultInjector
 from headstart.prefix.plan import PromptHints
 from headstart.prefix.report import Reason, Tier
 from headstart.prefix.tokens import TokenRun, token_run
-from headstart.serving.request import Delta, Failed, FinishReason, PrefillDone
+from headstart.serving.request import Delta, Failed, FinishReason, PrefillDone, Sampling
 from headstart.serving.scheduler import SchedulerSettings
 
 DENSE: tuple[LayerKind, ...] = ("full", "full")
@@ -161,6 +161,29 @@ def test_decodes_wait_for_one_chunk_at_most() -> None:
     assert all(sizes[0] == 1 and sum(sizes[1:]) <= 32 for sizes in mixed)
     alone = [sizes for sizes in engine.forwards[1:] if len(sizes) == 1 and sizes[0] > 1]
     assert not alone or talker.done.is_set(), "a prefill chunk ran without the waiting decode"
+
+
+def test_prefills_side_by_side_share_one_chunk() -> None:
+    engine = CountingToy(DENSE, step_delay_s=0.001)
+    with Server(engine) as server:
+        replies = [server.send(prompt_of(50 + 7 * s, seed=s), 2)[0] for s in range(4)]
+        for reply in replies:
+            reply.wait()
+    assert max(sum(size for size in sizes if size > 1) for sizes in engine.forwards) <= 32
+    assert any(len([size for size in sizes if size > 1]) > 1 for sizes in engine.forwards), "never shared"
+
+
+def test_the_end_token_ends_a_reply_and_is_counted() -> None:
+    engine = CountingToy(DENSE)
+    (first,) = cold_reply(engine, prompt_of(50), 1)
+    end = min(engine.vocabulary.end_of_generation)
+    with Server(engine) as server:
+        reply, done = server.ask(
+            prompt_of(50), 8, ignore_end=False, sampling=Sampling(0.0, logit_bias={end: 1e4})
+        )
+        assert (reply.tokens, done.reason, done.completion_tokens) == ([], FinishReason.STOP, 1)
+        reply, done = server.ask(prompt_of(50), 1, ignore_end=False)
+        assert (reply.tokens, done.reason) == ([first], FinishReason.LENGTH)
 
 
 def test_short_prompt_overtakes_a_long_one_and_does_not_starve_it() -> None:
