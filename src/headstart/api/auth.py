@@ -17,7 +17,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from headstart.api.errors import error_response
+from starlette.responses import JSONResponse
+
+from headstart.api.openai_errors import error_body
 from headstart.config import Settings, is_loopback
 from headstart.errors import RequestError
 
@@ -81,9 +83,10 @@ def host_name(header: str) -> str:
         return ""
     try:
         parts = urlsplit(f"//{header}")
-        return (parts.hostname or "").lower().removesuffix(".") if parts.port != 0 else ""
+        _ = parts.port  # raises where it is not a port
     except ValueError:
         return ""
+    return (parts.hostname or "").lower().removesuffix(".")
 
 
 def host_allowed(policy: AccessPolicy, header: str | None) -> bool:
@@ -287,5 +290,5 @@ async def _answer_preflight(scope: MutableMapping[str, Any], send: Send) -> None
 
 async def _refuse(refused: Refusal, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
     headers = {"WWW-Authenticate": "Bearer"} if refused.status == 401 else {}
-    response = error_response(refused.message, refused.status, code=refused.code, headers=headers)
-    await response(scope, receive, send)
+    body = error_body(refused.message, status=refused.status, code=refused.code)
+    await JSONResponse(body, refused.status, headers)(scope, receive, send)

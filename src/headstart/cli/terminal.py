@@ -14,6 +14,8 @@ BOLD = "1"
 DIM = "2"
 GREEN = "32"
 
+WORTH_PROGRESS_BYTES = 1 << 30
+
 
 def wants_colour(stream: TextIO, environment: Mapping[str, str]) -> bool:
     """Whether `stream` shows colour and its reader wants it."""
@@ -36,6 +38,11 @@ class Terminal:
     def step(self, text: str) -> None:
         """One line about what is going on now."""
         self._line(self.paint(text, DIM))
+
+    def progress(self, done_bytes: int, total_bytes: int) -> None:
+        """How much of a large file is read; nothing for files that take no time."""
+        if total_bytes >= WORTH_PROGRESS_BYTES:
+            self.step(f"read {format_bytes(done_bytes)} of {format_bytes(total_bytes)}")
 
     def fact(self, label: str, text: str) -> None:
         """One line of the summary: a label and what is to be known."""

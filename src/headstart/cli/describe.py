@@ -1,0 +1,49 @@
+"""What is said about a loaded model: one line a subject."""
+
+from __future__ import annotations
+
+from headstart.cli.terminal import format_bytes
+from headstart.config import Settings
+from headstart.engines.base import Engine, EngineFacts
+
+
+def describe_model(settings: Settings, engine: Engine, load_s: float) -> str:
+    """One line: what was loaded and how long a prompt may be."""
+    facts = engine.facts
+    return (
+        f"{settings.model_name or facts.model_name} ({facts.architecture}, "
+        f"{format_count(facts.parameters)} parameters, {facts.engine}), "
+        f"context {engine.layout.context_tokens:,} tokens, loaded in {load_s:.1f} s"
+    )
+
+
+def describe_cache(settings: Settings, engine: Engine) -> str:
+    """One line: how much is kept and how."""
+    if not settings.cache:
+        return "off (--no-cache)"
+    size = format_bytes(settings.ram_cache_bytes)
+    row_bytes = engine.layout.row_bytes
+    holds = f", about {settings.ram_cache_bytes // row_bytes:,} tokens" if row_bytes else ""
+    kept = "reproducible" if settings.reproducible else f"{settings.batching} batching"
+    return f"{size} of memory{holds}; blocks of {settings.block_size} tokens; {kept}"
+
+
+def describe_probe(facts: EngineFacts) -> str:
+    """One line: what loading found out about this model on this machine."""
+    if not facts.state_proved:
+        return "rows could not be cut and put back; whole sequences are kept instead"
+    repeat = (
+        "an exact repeat gives the same bits"
+        if facts.exact_repeat
+        else "exact repeats may differ in last bits"
+    )
+    cold = "as a cold run does" if facts.restore_equals_cold else "within rounding of a cold run"
+    return f"rows cut and put back; {repeat}; a resumed prompt computes {cold}"
+
+
+def format_count(n: int) -> str:
+    """`n` with a unit: "135 M"."""
+    for size, unit in ((10**9, "B"), (10**6, "M"), (10**3, "k")):
+        if n >= size:
+            return f"{n / size:.3g} {unit}"
+    return str(n)

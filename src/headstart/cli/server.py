@@ -1,0 +1,195 @@
+"""From settings to a server that answers: socket, engine, scheduler, application, event loop."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+
+from headstart import __version__
+from headstart.api.app import create_app
+from headstart.api.metrics import Observed, ServerMetrics
+from headstart.chat.template import ChatTemplate
+from headstart.cli.describe import describe_cache, describe_model, describe_probe
+from headstart.cli.listen import open_socket, url_of
+from headstart.cli.terminal import Terminal
+from headstart.config import Settings
+from headstart.engines.base import Engine
+from headstart.errors import ConfigError, ModelError
+from headstart.serving.constraint import ConstraintCompiler
+from headstart.serving.models import ServedModel
+from headstart.serving.scheduler import Scheduler, SchedulerSettings
+
+GRACE_S = 10
+"""How long running requests may go on after SIGINT or SIGTERM before they are cancelled."""
+
+TOY_CONTEXT_TOKENS = 4096
+
+
+class _Stop(KeyboardInterrupt):
+    """SIGTERM, wherever the program happens to be."""
+
+
+def serve(settings: Settings, terminal: Terminal) -> int:
+    """Serves until SIGINT or SIGTERM; answers with the exit status. Raises HeadstartError."""
+    with _stoppable(), open_socket(settings.host, settings.port) as listener:
+        terminal.step(f"headstart {__version__}: loading {settings.model}")
+        started_s = time.perf_counter()
+        engine = load_engine(settings, terminal.progress)
+        try:
+            load_s = time.perf_counter() - started_s
+            scheduler, app = assemble(settings, engine, load_s)
+            scheduler.start()
+            try:
+                _announce(settings, engine, listener, load_s, terminal)
+                http_server(settings, app).run(sockets=[listener])
+            except KeyboardInterrupt:  # uvicorn raises the signal again once it has stopped
+                terminal.step("stopped")
+            finally:
+                scheduler.stop()
+        finally:
+            engine.shutdown()
+    return 0
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """SIGTERM ends what is inside as SIGINT does, so that it is left in order."""
+
+    def stop(_: int, __: FrameType | None) -> None:
+        raise _Stop
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def load_engine(settings: Settings, progress: Callable[[int, int], None]) -> Engine:
+    """The engine `settings` ask for, its model loaded and probed. Raises ModelError, ConfigError.
+
+    `progress` gets the bytes of the model read so far and in all.
+    """
+    if settings.engine == "toy":
+        from headstart.engines.toy import ToyEngine
+
+        return ToyEngine(
+            context_tokens=settings.ctx_size or TOY_CONTEXT_TOKENS,
+            max_sequences=settings.max_concurrent_requests,
+            shares_rows=settings.batching == "shared",
+        )
+    from headstart.engines.llamacpp.engine import load
+    from headstart.engines.llamacpp.options import Batching, KvType, LlamaCppOptions
+
+    options = LlamaCppOptions(
+        ctx_size=settings.ctx_size or 0,
+        max_sequences=settings.max_concurrent_requests,
+        batching=Batching(settings.batching),
+        kv_type=KvType(settings.kv_type),
+        n_gpu_layers=settings.gpu_layers,
+        threads=settings.threads or 0,
+        threads_batch=settings.threads or 0,
+        flash_attention=settings.flash_attention,
+    )
+    return load(settings.model, options, progress=progress)
+
+
+def assemble(settings: Settings, engine: Engine, load_s: float) -> tuple[Scheduler, FastAPI]:
+    """Scheduler, not started yet, and application over a loaded engine."""
+    compiler = ConstraintCompiler(
+        engine.vocabulary,
+        engine.layout.vocab_size,
+        lambda text: engine.tokenize(text, special=False, add_bos=False).tolist(),
+    )
+    scheduler = Scheduler(engine, scheduler_settings(settings), compiler)
+    metrics = ServerMetrics(scheduler.snapshot)
+    served = ServedModel(
+        name=settings.model_name or engine.facts.model_name,
+        engine_facts=engine.facts,
+        layout=engine.layout,
+        vocabulary=engine.vocabulary,
+        tokenize=engine.tokenize,
+        template=chat_template(settings, engine),
+        scheduler=Observed(scheduler, metrics.observe),
+        constraints=compiler,
+        created=int(time.time()),
+    )
+    return scheduler, create_app(served, settings, scheduler=scheduler, metrics=metrics)
+
+
+def http_server(settings: Settings, app: FastAPI) -> uvicorn.Server:
+    """What serves `app` over HTTP."""
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=settings.log_level == "debug",
+        server_header=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=GRACE_S,
+        timeout_keep_alive=75,
+    )
+    return uvicorn.Server(config)
+
+
+def scheduler_settings(settings: Settings) -> SchedulerSettings:
+    """The part of `settings` that the scheduler works by."""
+    return SchedulerSettings(
+        max_concurrent_requests=settings.max_concurrent_requests,
+        queue_limit=settings.queue_limit,
+        prefill_chunk_tokens=settings.prefill_chunk,
+        cache_enabled=settings.cache,
+        ram_cache_bytes=settings.ram_cache_bytes,
+        block_tokens=settings.block_size,
+        checkpoint_interval_tokens=settings.checkpoint_interval,
+        reproducible=settings.reproducible,
+    )
+
+
+def chat_template(settings: Settings, engine: Engine) -> ChatTemplate | None:
+    """The template to render chats with: the one given, else the model's own, else None.
+
+    Raises ConfigError where the given one cannot be read or compiled, ModelError for the model's.
+    """
+    given = settings.chat_template
+    source = engine.facts.chat_template if given is None else _template_source(given)
+    if source is None:
+        return None
+    vocabulary = engine.vocabulary
+    bos, eos = (
+        "" if token is None else vocabulary.pieces[token].decode("utf-8", "replace")
+        for token in (vocabulary.bos, vocabulary.eos)
+    )
+    try:
+        return ChatTemplate(source, bos=bos, eos=eos)
+    except ModelError as problem:
+        if given is not None:
+            raise ConfigError(f"--chat-template: {problem}") from None
+        raise ModelError(f"{problem}; give another with --chat-template FILE") from None
+
+
+def _template_source(given: str) -> str:
+    if "{{" in given or "{%" in given:
+        return given
+    try:
+        return Path(given).expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise ConfigError(f"--chat-template {given}: cannot be read: {problem}") from None
+
+
+def _announce(
+    settings: Settings, engine: Engine, listener: socket.socket, load_s: float, terminal: Terminal
+) -> None:
+    terminal.fact("model", describe_model(settings, engine, load_s))
+    terminal.fact("cache", describe_cache(settings, engine))
+    terminal.fact("probe", describe_probe(engine.facts))
+    for note in engine.facts.notes:
+        terminal.fact("note", note)
+    terminal.ready(f"ready   {url_of(listener)}/v1")
