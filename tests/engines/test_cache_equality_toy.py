@@ -25,8 +25,8 @@ MODELS: dict[str, tuple[LayerKind, ...]] = {
     "all": ("full", "window", "recurrent"),
 }
 WINDOW = 12
-LONGEST = 70
-PROMPTS = 14
+LONGEST = 60
+PROMPTS = 12
 
 
 def toy(model: str, seed: int = 0) -> ToyEngine:

@@ -185,11 +185,11 @@ def _attend(
 ) -> Floats:
     keys, values = rows
     first, at = visible.start, visible.stop - 1
-    query, key, value = _multiply(layer.mix, x).reshape(3, HEADS, HEAD_WIDTH)
-    cosine, sine = weights.cosine[at], weights.sine[at]
-    query = _rotate(query, cosine, sine)
-    keys[at] = _rotate(key, cosine, sine).reshape(WIDTH)
-    values[at] = value.reshape(WIDTH)
+    mix = _multiply(layer.mix, x)
+    turned = _rotate(mix[: 2 * WIDTH].reshape(2 * HEADS, HEAD_WIDTH), weights.cosine[at], weights.sine[at])
+    query = turned[:HEADS]
+    keys[at] = turned[HEADS:].reshape(WIDTH)
+    values[at] = mix[2 * WIDTH :]
     seen = keys[first : at + 1].reshape(-1, HEADS, HEAD_WIDTH)
     scores = np.add.reduce(seen * query, axis=-1)
     weight = np.exp(scores - np.maximum.reduce(scores, axis=0))
