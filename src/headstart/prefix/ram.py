@@ -18,6 +18,9 @@ from headstart.prefix.tree import LOST, Entry, Mark, Node
 NODE_BYTES = 288
 """Index memory of a block beyond its token ids; bench/prefix_index.py measures it."""
 
+ROWS_BYTES, PLANE_BYTES = 256, 176
+"""Memory of the objects that hold a block's rows, beside the rows: in all, and a plane."""
+
 MARK_BYTES = 400
 """Index memory of a checkpoint or logits beyond its tail and payload: the entry, its float and
 integer fields, its share of the mark lists of its node."""
@@ -42,7 +45,8 @@ class RamStore:
 
     def node_bytes(self, count: int) -> int:
         """Bytes counted for a block of `count` tokens."""
-        return NODE_BYTES + count * (self.layout.row_bytes + TOKEN_BYTES)
+        objects = ROWS_BYTES + PLANE_BYTES * len(self.layout.planes)
+        return NODE_BYTES + objects + count * (self.layout.row_bytes + TOKEN_BYTES)
 
     def mark_bytes(self, tail: bytes, payload_bytes: int) -> int:
         """Bytes counted for a checkpoint or logits of `payload_bytes`."""
@@ -59,8 +63,9 @@ class RamStore:
         assert isinstance(entry, Node)
         if entry.level == 0:
             return self.root_bytes(entry.key)
-        lost = entry.payload is LOST
-        return NODE_BYTES + entry.count * (TOKEN_BYTES + (0 if lost else self.layout.row_bytes))
+        if entry.payload is LOST:
+            return NODE_BYTES + entry.count * TOKEN_BYTES
+        return self.node_bytes(entry.count)
 
     def fits(self, nbytes: int) -> bool:
         return self.used_bytes + nbytes <= self.limit_bytes
