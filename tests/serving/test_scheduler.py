@@ -77,6 +77,18 @@ def test_edit_resumes_where_prompts_part(layers: tuple[LayerKind, ...], at: int)
         assert (done.report.divergence, done.report.gap) == (at, 0), "second visit"
 
 
+def test_window_rows_are_copied_out_before_they_are_lost() -> None:
+    """A block longer than the window: its first rows are gone from the engine before it is full."""
+    engine = CountingToy(WINDOW, max_sequences=1)
+    with Server(engine, block_tokens=64) as server:
+        reply, _ = server.ask(prompt_of(100), 60)
+        server.ask(prompt_of(100, seed=1), 1)
+        said = np.concatenate([prompt_of(100), token_run(reply.tokens)])
+        for at in (20, 63, 64, 99, 130, 158):
+            _, done = server.ask(edited(said, at), 1)
+            assert (done.report.restored, done.report.gap) == (at, 0)
+
+
 @KINDS
 def test_conversation_resumes_after_every_turn(layers: tuple[LayerKind, ...]) -> None:
     engine = CountingToy(layers)
