@@ -198,12 +198,11 @@ def _request(
     limit: int | None,
     top_logprobs: int | None,
 ) -> GenerationRequest:
-    stop = (body.stop,) if isinstance(body.stop, str) else tuple(body.stop or ())
     return GenerationRequest(
         prompt=prompt,
         max_tokens=limit,
         sampling=_sampling(model, body),
-        stop=stop,
+        stop=tuple(body.stop or ()),
         top_logprobs=top_logprobs,
         constraint=_constraint(model, body.response_format),
         ignore_end=bool(body.ignore_eos),

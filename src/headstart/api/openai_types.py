@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 MAX_REPLIES = 16
 MAX_STOPS = 16
@@ -18,6 +18,11 @@ MAX_STOP_CHARS = 512
 MAX_TOP_LOGPROBS = 20
 
 StopString = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]
+
+
+def _listed(stop: object) -> object:
+    """One stop string as a list of one."""
+    return [stop] if isinstance(stop, str) else stop
 
 
 class _Fields(BaseModel):
@@ -64,7 +69,7 @@ class GenerationFields(_Fields):
     frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
     repetition_penalty: float | None = Field(default=None, gt=0, le=10)
     seed: int | None = Field(default=None, ge=-(2**63), lt=2**64)
-    stop: StopString | Annotated[list[StopString], Field(max_length=MAX_STOPS)] | None = None
+    stop: Annotated[list[StopString] | None, BeforeValidator(_listed), Field(max_length=MAX_STOPS)] = None
     max_tokens: int | None = Field(default=None, ge=1)
     n: int | None = Field(default=None, ge=1, le=MAX_REPLIES)
     stream: bool | None = None

@@ -169,6 +169,8 @@ def _places(text: str, talk: _Conversation) -> tuple[int | None, tuple[int | Non
     heads = len(_leading(talk.messages))
     whole = [talk.before(k) for k in range(count + 1)]
     confirmed = _confirm(text, whole)
+    if heads and talk.up_to_content(heads - 1).chars < 0:
+        confirmed[1 : heads + 1] = [False] * heads  # system text is shown only inside the first turn
     asked = [k for k in range(count) if not (k and confirmed[k]) and talk.messages[k].get("role") == "user"]
     marked = {k: talk.up_to_content(k) for k in asked}
     confirmed_marked = dict(zip(asked, _confirm(text, [marked[k] for k in asked]), strict=True))

@@ -25,8 +25,9 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from headstart.chat.messages import ContentForms, Message, prepare_messages
 from headstart.errors import ModelError, RequestError
 
-MAX_LOOP_STEPS = 2_000_000
-"""Loop iterations one rendering may take; 128 k tokens of messages need well under a tenth."""
+MAX_LOOP_STEPS = 200_000
+"""Loop iterations one rendering may take: seconds of work; a conversation takes a few a message."""
+_PROBE_LOOP_STEPS = 2_000
 MAX_REPEAT_CHARS = 1_000_000
 MAX_EXPONENT = 64
 _TICK = "headstart_loop_step"
@@ -117,13 +118,14 @@ def _today() -> datetime:
 
 
 class _LoopBudget:
-    def __init__(self) -> None:
-        self.left = MAX_LOOP_STEPS
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+        self.left = steps
 
     def __call__(self) -> None:
         self.left -= 1
         if self.left < 0:
-            raise SecurityError(f"its loops took more than {MAX_LOOP_STEPS} steps")
+            raise SecurityError(f"its loops took more than {self.steps} steps")
 
 
 class ChatTemplate:
@@ -191,6 +193,7 @@ class ChatTemplate:
         tools: list[Mapping[str, Any]] | None,
         add_generation_prompt: bool,
         kwargs: Mapping[str, Any],
+        loop_steps: int = MAX_LOOP_STEPS,
     ) -> str:
         values = dict(kwargs)
         values.update(
@@ -201,11 +204,11 @@ class ChatTemplate:
             bos_token=self.bos,
             eos_token=self.eos,
         )
-        values[_TICK] = _LoopBudget()
+        values[_TICK] = _LoopBudget(loop_steps)
         return self._template.render(values)
 
 
-_Render = Callable[[list[dict[str, Any]], list[Mapping[str, Any]] | None, bool, Mapping[str, Any]], str]
+_Render = Callable[..., str]
 
 
 def _probe_forms(render: _Render, source: str) -> ContentForms:
@@ -213,7 +216,7 @@ def _probe_forms(render: _Render, source: str) -> ContentForms:
 
     def shows(messages: list[dict[str, Any]], wanted: str) -> bool:
         try:
-            text = render(messages, None, False, {})
+            text = render(messages, None, False, {}, _PROBE_LOOP_STEPS)
         except _RENDER_ERRORS:
             return False
         return wanted in text
