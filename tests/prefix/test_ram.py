@@ -7,6 +7,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from tests.prefix.fake import DENSE, MY, holdings, make_cache, rows_of, run
 
 from headstart.prefix.block import Plane, RowBytes, StateLayout
 from headstart.prefix.faults import Fault, FaultInjector
@@ -14,7 +15,6 @@ from headstart.prefix.ram import RamStore, StoreReadError
 from headstart.prefix.report import Reason
 from headstart.prefix.stops import StopKind
 from headstart.prefix.tree import LOST, Mark, Node
-from tests.prefix.fake import DENSE, MY, holdings, make_cache, rows_of, run
 
 
 def node_with_rows() -> Node:
@@ -44,7 +44,10 @@ def test_taking_more_than_the_limit_raises() -> None:
 def test_a_spoiled_read_has_a_named_reason(fault: Fault, reason: Reason) -> None:
     faults = FaultInjector()
     ram = RamStore(DENSE, 10_000, faults)
-    node, mark = node_with_rows(), Mark(Node(None, b"", MY), b"\0\0\0\1", None, cost=1, nbytes=8, canonical=False)
+    node, mark = (
+        node_with_rows(),
+        Mark(Node(None, b"", MY), b"\0\0\0\1", None, cost=1, nbytes=8, canonical=False),
+    )
     mark.payload = b"12345678"
     for read in (lambda: ram.rows(node), lambda: ram.checkpoint(mark), lambda: ram.logits(mark)):
         faults.spoil(fault)
