@@ -44,7 +44,7 @@ class Settings:
         "model",
         "Name the API gives the model.",
         metavar="NAME",
-        shown="from the model file",
+        shown="that of the file or folder",
     )
     engine: str = option(
         "llamacpp",

@@ -121,7 +121,7 @@ def test_a_taken_port_is_one_line_and_status_2() -> None:
         (
             ["--model", "hf:owner/repository/model.gguf"],
             1,
-            "hf:owner/repository/model.gguf cannot be fetched",
+            "model.gguf cannot be fetched",
         ),
     ],
 )

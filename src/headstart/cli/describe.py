@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 from headstart.cli.terminal import format_bytes
 from headstart.config import Settings
 from headstart.engines.base import Engine, EngineFacts
+
+EMBEDDED_NAME = "SmolLM2-135M-Instruct"
+
+_SHARD = re.compile(r"-\d+-of-\d+$")
+
+
+def served_name(settings: Settings, facts: EngineFacts) -> str:
+    """The name clients ask for the model by: the one given, else that of its file or folder."""
+    if settings.model_name:
+        return settings.model_name
+    if settings.engine == "toy":
+        return facts.model_name
+    if settings.model == "embedded":
+        return EMBEDDED_NAME
+    name = Path(settings.model.removeprefix("hf:")).expanduser().resolve().name
+    return _SHARD.sub("", name.removesuffix(".gguf")) or facts.model_name
 
 
 def describe_model(settings: Settings, engine: Engine, load_s: float) -> str:
     """One line: what was loaded and how long a prompt may be."""
     facts = engine.facts
     return (
-        f"{settings.model_name or facts.model_name} ({facts.architecture}, "
+        f"{served_name(settings, facts)} ({facts.architecture}, "
         f"{format_count(facts.parameters)} parameters, {facts.engine}), "
         f"context {engine.layout.context_tokens:,} tokens, loaded in {load_s:.1f} s"
     )

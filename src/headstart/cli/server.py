@@ -17,7 +17,7 @@ from headstart import __version__
 from headstart.api.app import create_app
 from headstart.api.metrics import Observed, ServerMetrics
 from headstart.chat.template import ChatTemplate
-from headstart.cli.describe import describe_cache, describe_model, describe_probe
+from headstart.cli.describe import describe_cache, describe_model, describe_probe, served_name
 from headstart.cli.listen import open_socket, url_of
 from headstart.cli.terminal import Terminal
 from headstart.config import Settings
@@ -112,7 +112,7 @@ def assemble(settings: Settings, engine: Engine, load_s: float) -> tuple[Schedul
     scheduler = Scheduler(engine, scheduler_settings(settings), compiler)
     metrics = ServerMetrics(scheduler.snapshot)
     served = ServedModel(
-        name=settings.model_name or engine.facts.model_name,
+        name=served_name(settings, engine.facts),
         engine_facts=engine.facts,
         layout=engine.layout,
         vocabulary=engine.vocabulary,
