@@ -91,11 +91,12 @@ class Sampler:
         sampling = self._sampling
         assert self._random is not None
         point = self._random.random()
+        peak = _peak(scores)
         ids: Ids | None = None
         if 0 < sampling.top_k < len(scores):
             ids = np.sort(top_ids(scores, sampling.top_k))
             scores = scores[ids]
-        weights = _weights(scores, sampling.temperature)
+        weights = _weights(scores, peak, sampling.temperature)
         if sampling.top_p < 1.0:
             kept = _nucleus(weights, sampling.top_p)
             ids, weights = _narrowed(ids, kept), weights[kept]
@@ -160,9 +161,9 @@ def _peak(scores: Logits) -> float:
     return peak
 
 
-def _weights(scores: Logits, temperature: float) -> Weights:
+def _weights(scores: Logits, peak: float, temperature: float) -> Weights:
     """Unnormalized probabilities, the highest 1; safe for any temperature above 0."""
-    weights: Weights = scores - np.float32(_peak(scores))
+    weights: Weights = scores - np.float32(peak)
     with np.errstate(over="ignore"):
         weights *= np.float32(min(1.0 / temperature, 1e30))
     return np.exp(weights, out=weights)
