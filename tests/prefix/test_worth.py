@@ -29,7 +29,7 @@ def test_recompute_cost_adds_up() -> None:
 
 def test_worth_grows_with_cost_and_reuse_and_falls_with_size() -> None:
     assert worth(100, 10, 0) == pytest.approx(100 * NEVER_REUSED / 10)
-    assert worth(100, 10, 1) > 15 * worth(100, 10, 0)
+    assert worth(100, 10, 1) > 60 * worth(100, 10, 0)
     assert worth(200, 10, 1) == pytest.approx(2 * worth(100, 10, 1))
     assert worth(100, 20, 1) == pytest.approx(worth(100, 10, 1) / 2)
 

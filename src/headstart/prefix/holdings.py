@@ -252,7 +252,7 @@ class Holdings:
         node.payload = rows
         node.canonical = canonical
         node.clock = self.queue.clock
-        node.hits = 1 if parent.hits and parent.children is node else 0
+        node.hits = 1 if self._expected(parent, node) else 0
         self.counts.blocks += 1
         self.pin(node)
         if replaced is not None:
@@ -261,6 +261,12 @@ class Holdings:
             self._drop_block(replaced, node)
         self.ram.take(self.ram.counted(node))
         return node
+
+    def _expected(self, parent: Node, node: Node) -> bool:
+        """Whether a new block will likely be used again: a conversation goes on (the one before it
+        was used again and nothing else follows it), or it was evicted and had to be read again."""
+        goes_on = parent.hits > 0 and parent.children is node
+        return goes_on or self.evicted_blocks.shared(parent.key, node.tokens) == node.count
 
     def _renew(self, node: Node, rows: RowBytes, canonical: bool) -> Node:
         self.ram.give(self.ram.counted(node))

@@ -1,22 +1,23 @@
 """What a stored entry is worth keeping: greedy dual size frequency (GDSF).
 
-    priority = clock at last use + (reuses + 1/16) x recompute cost / bytes
+    priority = clock at last use + (reuses + 1/64) x recompute cost / bytes
 
 The clock is the priority of what was evicted last, so what is not used again ages. GDSF is from
 Cherkasova, "Improving WWW Proxies Performance with Greedy-Dual-Size-Frequency Caching Policy"
-(HP Labs, 1998). Two changes: reuses are counted from 0 with a small constant added, so that a
-stream of entries that are never used again ages the rest sixteen times slower than reused ones
-do; and reuses are capped, so that nothing lives for ever.
+(HP Labs, 1998). Changes: reuses are counted from 0 with a small constant added, so that a stream
+of entries that are never used again ages the rest 64 times slower than reused ones do; reuses are
+capped, so that nothing lives for ever; and who stores an entry decides what it starts with (a
+block that goes on from a reused one, or comes back after its eviction, starts with one reuse).
 """
 
 from __future__ import annotations
 
 from headstart.prefix.stops import StopKind
 
-NEVER_REUSED = 1 / 16
+NEVER_REUSED = 1 / 64
 """Weight of an entry that was stored and not yet used again, against one reuse."""
 
-MOST_HITS = 255
+MOST_HITS = 31
 """Reuses are counted up to here."""
 
 ATTENTION_TOKENS = 8192
