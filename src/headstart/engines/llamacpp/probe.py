@@ -24,8 +24,8 @@ Sequences = Lanes | Shared
 
 SMALL_MODEL_PARAMETERS = 300_000_000
 """Up to here a long probe stays under two seconds on a few cores."""
-LONG_PROBE = (12, 84)
-SHORT_PROBE = (6, 14)
+LONG_PROBE = (13, 90)
+SHORT_PROBE = (5, 14)
 """(place of the cut, tokens in all). In the long probe the rest has more than 64 tokens: shorter
 chunks take other paths through ggml's matrix products."""
 DECODED = 4

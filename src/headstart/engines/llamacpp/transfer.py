@@ -176,8 +176,7 @@ class RowTransfer:
 
         Window rows that no later token can see need not be in `window`.
         """
-        part = self._state.windowed
-        if part is not None or checkpoint is not None:
+        if self._state.windowed is not None or self._state.checkpoint_bytes:
             self._context.set_state(sequence, self._partial(position, window, checkpoint), partial=True)
         if not self._context.remove(sequence, position):
             raise EngineError(f"llama.cpp cannot cut the sequence at {position}")
