@@ -226,14 +226,18 @@ def _sampling(model: ServedModel, body: GenerationFields) -> Sampling:
     return Sampling(logit_bias=bias, seed=body.seed, **changed)
 
 
-def _logit_bias(bias: Mapping[str, float], vocab_size: int) -> dict[int, float]:
+def _logit_bias(bias: Mapping[str, Any], vocab_size: int) -> dict[int, float]:
     checked = {}
     for token, value in bias.items():
         if not (token.isascii() and token.isdigit() and len(token) < 10 and int(token) < vocab_size):
             raise RequestError(
                 f"logit_bias: every key must be a token id from 0 to {vocab_size - 1}", param="logit_bias"
             )
-        checked[int(token)] = value
+        if type(value) not in (int, float) or not -100 <= value <= 100:
+            raise RequestError(
+                "logit_bias: every value must be a number from -100 to 100", param="logit_bias"
+            )
+        checked[int(token)] = float(value)
     return checked
 
 

@@ -74,7 +74,7 @@ class GenerationFields(_Fields):
     n: int | None = Field(default=None, ge=1, le=MAX_REPLIES)
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = None
+    logit_bias: dict[str, Any] | None = None
     response_format: ResponseFormat | None = None
     cache_prompt: bool | None = None
     ignore_eos: bool | None = None
