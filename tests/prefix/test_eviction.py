@@ -15,9 +15,9 @@ class Thing(Entry):
         self.free = True
 
 
-def thing_worth(entry: Entry) -> float:
+def thing_priority(entry: Entry) -> float:
     assert isinstance(entry, Thing)
-    return entry.value
+    return entry.clock + entry.value
 
 
 def is_free(entry: Entry) -> bool:
@@ -26,7 +26,7 @@ def is_free(entry: Entry) -> bool:
 
 
 def make() -> EvictionQueue:
-    return EvictionQueue(thing_worth, is_free)
+    return EvictionQueue(thing_priority, is_free)
 
 
 def test_the_least_worth_goes_first_and_the_clock_follows() -> None:
@@ -87,9 +87,9 @@ def test_evicting_does_not_search_the_whole_queue() -> None:
     def counted(entry: Entry) -> float:
         nonlocal looks
         looks += 1
-        return thing_worth(entry)
+        return thing_priority(entry)
 
-    queue._worth = counted
+    queue._priority = counted
     order = random.Random(1)
     things = [Thing(order.random()) for _ in range(20_000)]
     for thing in things:

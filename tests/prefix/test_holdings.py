@@ -11,6 +11,7 @@ from tests.prefix.fake import (
     RECURRENT,
     check_books,
     counting,
+    entries,
     glue,
     holdings,
     make_cache,
@@ -20,8 +21,10 @@ from tests.prefix.fake import (
 
 from headstart.prefix.block import StateLayout
 from headstart.prefix.cache import PrefixCache
+from headstart.prefix.keys import token_bytes
 from headstart.prefix.plan import StopKind
 from headstart.prefix.tokens import TokenRun
+from headstart.prefix.tree import Mark
 
 BLOCK_COST = 1100
 """Bytes counted for one block of four tokens, about."""
@@ -183,6 +186,43 @@ def test_the_checkpoint_of_a_shared_head_lives_longer_than_those_of_its_conversa
     assert left == 0
     assert plan_of(cache, glue(head, counting(0, 2))).restore_at == len(head)
     check_books(held)
+
+
+def test_old_checkpoints_of_a_conversation_are_thinned_out_evenly() -> None:
+    cache = make_cache(RECURRENT)
+    tokens = text(1, 64 * BLOCK)
+    store(cache, tokens, layout=RECURRENT, checkpoints=range(8, 257, 8), kind=StopKind.MESSAGE)
+    held = holdings(cache)
+    while held.counts.evicted_checkpoints < 24:
+        entry = held.queue.take()
+        assert entry is not None
+        held._evict(entry)
+    left = sorted(kinds_left(cache, tokens))
+    gaps = np.diff([0, *left])
+    assert len(left) >= 7 and max(gaps) <= 48
+
+
+def test_a_block_stays_as_long_as_the_checkpoint_that_needs_it_is_worth_more() -> None:
+    cache = make_cache(RECURRENT)
+    used, unused = text(1, 40 * BLOCK), text(2, 40 * BLOCK)
+    for tokens in (used, unused):
+        store(cache, tokens, layout=RECURRENT, checkpoints=[len(tokens)], kind=StopKind.MESSAGE)
+    held = holdings(cache)
+    held.touch(
+        [
+            mark
+            for mark in entries(held)
+            if isinstance(mark, Mark)
+            and mark.node is not None
+            and mark.node.level == 39
+            and mark.tail == token_bytes(used[-BLOCK:])
+        ]
+    )
+    while plan_of(cache, unused).divergence:
+        entry = held.queue.take()
+        assert entry is not None
+        held._evict(entry)
+    assert plan_of(cache, glue(used, text(3, 2))).restore_at == len(used)
 
 
 def test_a_checkpoint_kept_for_a_better_reason_takes_that_reason() -> None:

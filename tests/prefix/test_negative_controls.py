@@ -223,7 +223,7 @@ def test_books_that_are_off_are_caught(method: str, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_mark_left_behind_by_its_rows_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Tree, "_uncovered", lambda self, parent, tokens: [])
+    monkeypatch.setattr(tree_module, "dependents", lambda parent, child: [])
     cache = make_cache(RECURRENT)
     store(cache, counting(0, 6), layout=RECURRENT, checkpoints=[6], kind=StopKind.HEAD)
     held: Holdings = holdings(cache)

@@ -46,7 +46,7 @@ def test_a_spoiled_read_has_a_named_reason(fault: Fault, reason: Reason) -> None
     ram = RamStore(DENSE, 10_000, faults)
     node, mark = (
         node_with_rows(),
-        Mark(Node(None, b"", MY), b"\0\0\0\1", None, cost=1, nbytes=8, canonical=False),
+        Mark(Node(None, b"", MY), b"\0\0\0\1", None, nbytes=8, canonical=False),
     )
     mark.payload = b"12345678"
     for read in (lambda: ram.rows(node), lambda: ram.checkpoint(mark), lambda: ram.logits(mark)):
@@ -68,7 +68,7 @@ def test_rows_of_another_layout_are_refused() -> None:
 
 
 def test_logits_handed_out_can_be_written_without_changing_what_is_stored() -> None:
-    mark = Mark(Node(None, b"", MY), b"\0\0\0\1", None, cost=1, nbytes=8, canonical=False)
+    mark = Mark(Node(None, b"", MY), b"\0\0\0\1", None, nbytes=8, canonical=False)
     mark.payload = np.array([1, 2], np.float32).tobytes()
     ram = RamStore(DENSE, 10_000)
     ram.logits(mark)[0] = 7

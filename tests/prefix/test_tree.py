@@ -29,7 +29,7 @@ blocks = st.lists(st.integers(0, 2), min_size=1, max_size=4)
 
 
 def mark(node: Node, tail: bytes, kind: StopKind | None = StopKind.MESSAGE) -> Mark:
-    return Mark(node, tail, kind, cost=1, nbytes=1, canonical=False)
+    return Mark(node, tail, kind, nbytes=1, canonical=False)
 
 
 def chain(tree: Tree, namespace: bytes, tokens: TokenRun) -> Node:
@@ -164,6 +164,18 @@ def test_marks_go_with_the_last_block_that_covers_them() -> None:
     assert tree.detach(two) == [both]
     assert root.marks is None and root.children is None
     assert both.node is None
+
+
+def test_the_checkpoint_below_is_found_over_blocks_without_any() -> None:
+    tree = Tree(4)
+    tokens = token_bytes(counting(0, 20))
+    chain(tree, MY, counting(0, 20))
+    path = tree.match(MY, tokens).path
+    placed = {p: mark(path[(p - 1) // 4], tokens[(p - 1) // 4 * 16 : p * 4]) for p in (2, 3, 18, 19)}
+    for made in placed.values():
+        tree.add_mark(made)
+    assert [tree.checkpoint_below(placed[p]) for p in (2, 3, 18, 19)] == [0, 2, 3, 18]
+    assert [tree.position(placed[p]) for p in (2, 3, 18, 19)] == [2, 3, 18, 19]
 
 
 def test_a_replaced_block_leads_to_its_successor() -> None:

@@ -1,8 +1,8 @@
 """Who goes first: a heap of entries by priority that tolerates outdated places.
 
-The priority of an entry only rises while it waits (it is used again, the clock goes on). So the
-heap is not touched on use: an entry that comes out with an outdated priority goes back in with
-the present one. Storing, using and evicting cost O(log n) at most.
+The priority of an entry rises while it waits (it is used again, what it could be restored from
+instead is evicted). So the heap is not touched on use: an entry that comes out with an outdated
+priority goes back in with the present one. Storing, using and evicting cost O(log n) at most.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ _SMALL = 64
 class EvictionQueue:
     """Entries that may be evicted. `clock`: the highest priority evicted so far.
 
-    `worth`: value of an entry now. `evictable`: whether it may go now; one that may not is
+    `priority`: of an entry now. `evictable`: whether it may go now; one that may not is
     dropped from the queue, and whoever makes it evictable again must `offer` it again.
     """
 
-    def __init__(self, worth: Callable[[Entry], float], evictable: Callable[[Entry], bool]) -> None:
+    def __init__(self, priority: Callable[[Entry], float], evictable: Callable[[Entry], bool]) -> None:
         self.clock = 0.0
-        self._worth = worth
+        self._priority = priority
         self._evictable = evictable
         self._heap: list[Entry] = []
         self._stale = 0
@@ -71,6 +71,3 @@ class EvictionQueue:
         self._heap = kept
         heapify(self._heap)
         self._stale = 0
-
-    def _priority(self, entry: Entry) -> float:
-        return entry.clock + self._worth(entry)

@@ -26,8 +26,8 @@ from headstart.prefix.tree import (
     child_prefix_of,
     child_starting_with,
     covered,
+    dependents,
     neighbours,
-    prefixes,
     resolve,
 )
 from headstart.prefix.worth import (
@@ -76,7 +76,7 @@ class Holdings:
         self.canonical = canonical
         self.tree = Tree(block_tokens)
         self.ram = RamStore(layout, limit_bytes, faults)
-        self.queue = EvictionQueue(self._worth, self._evictable)
+        self.queue = EvictionQueue(self._priority, self._evictable)
         self.evicted_blocks = Evicted(remembered_evictions)
         self.evicted_checkpoints = Evicted(remembered_evictions)
         self.counts = Counts()
@@ -304,9 +304,7 @@ class Holdings:
             self.drop_mark(present)
         if not self.make_room(self.ram.mark_bytes(tail, len(payload))) or not covered(node, tail):
             return False
-        position = node.level * self.tree.block_tokens + len(tail) // TOKEN_BYTES
-        cost = logits_cost(position) if kind is None else self._checkpoint_cost(node, tail, position)
-        mark = Mark(node, tail, kind, cost=cost, nbytes=len(payload), canonical=canonical)
+        mark = Mark(node, tail, kind, nbytes=len(payload), canonical=canonical)
         mark.payload = payload
         mark.clock = self.queue.clock
         self.ram.take(self.ram.counted(mark))
@@ -323,17 +321,6 @@ class Holdings:
         self.tree.remove_mark(mark)
         self._forget_mark(mark)
 
-    def _checkpoint_cost(self, node: Node, tail: bytes, position: int) -> float:
-        before, above, upto = 0, node, tail[:-TOKEN_BYTES]
-        while not before:
-            found = next(prefixes(above.marks.checkpoints, upto), None) if above.marks else None
-            if found is not None:
-                before = above.level * self.tree.block_tokens + len(found.tail) // TOKEN_BYTES
-            if above.parent is None:
-                break
-            above, upto = above.parent, above.tokens
-        return checkpoint_cost(before, position)
-
     # Use and eviction
 
     def touch(self, entries: Iterable[Entry]) -> None:
@@ -344,12 +331,17 @@ class Holdings:
             if entry.hits < MOST_HITS:
                 entry.hits += 1
 
-    def _worth(self, entry: Entry) -> float:
+    def _priority(self, entry: Entry) -> float:
+        """As in worth.py. A block ranks no lower than the marks that would go with it."""
         if isinstance(entry, Mark):
-            return mark_worth(entry.kind, entry.cost, self.ram.counted(entry), entry.hits)
-        assert isinstance(entry, Node)
+            at, nbytes = self.tree.position(entry), self.ram.counted(entry)
+            before = None if entry.kind is None else self.tree.checkpoint_below(entry)
+            cost = logits_cost(at) if before is None else checkpoint_cost(before, at)
+            return entry.clock + mark_worth(entry.kind, cost, nbytes, entry.hits)
+        assert isinstance(entry, Node) and entry.parent is not None
         cost = recompute_cost(self.tree.start(entry), self.tree.stop(entry))
-        return worth(cost, self.ram.counted(entry), entry.hits)
+        own = entry.clock + worth(cost, self.ram.counted(entry), entry.hits)
+        return max([own, *map(self._priority, dependents(entry.parent, entry))])
 
     def _evictable(self, entry: Entry) -> bool:
         if isinstance(entry, Mark):

@@ -79,15 +79,14 @@ class Node(Entry):
 
 class Mark(Entry):
     """State of one position. `tail`: the tokens from the end of `node` to it; `kind`: why it was
-    taken, None for logits; `cost`: of making it again, in tokens; `nbytes`: size of the payload."""
+    taken, None for logits; `nbytes`: size of the payload."""
 
-    __slots__ = ("canonical", "cost", "kind", "nbytes", "node", "tail")
+    __slots__ = ("canonical", "kind", "nbytes", "node", "tail")
 
     def __init__(
-        self, node: Node, tail: bytes, kind: StopKind | None, *, cost: float, nbytes: int, canonical: bool
+        self, node: Node, tail: bytes, kind: StopKind | None, *, nbytes: int, canonical: bool
     ) -> None:
         super().__init__()
-        self.cost = cost
         self.node: Node | None = node
         self.tail = tail
         self.kind = kind
@@ -200,6 +199,9 @@ class Tree:
         """
         parent = node.parent
         assert parent is not None and node.children is None
+        marks = dependents(parent, node)
+        for mark in marks:
+            self.remove_mark(mark)
         siblings = parent.children
         if isinstance(siblings, list):
             del siblings[bisect_left(siblings, node.tokens, key=_tokens)]
@@ -207,18 +209,8 @@ class Tree:
                 parent.children = siblings[0]
         else:
             parent.children = None
-        orphans = self._uncovered(parent, node.tokens)
-        for mark in orphans:
-            self.remove_mark(mark)
         node.parent, node.level, node.children, node.tokens = None, _REMOVED, successor, b""
-        return orphans
-
-    def _uncovered(self, parent: Node, tokens: bytes) -> list[Mark]:
-        marks = parent.marks
-        if marks is None:
-            return []
-        found = [*prefixes(marks.checkpoints, tokens), *prefixes(marks.logits, tokens)]
-        return [mark for mark in found if not covered(parent, mark.tail)]
+        return marks
 
     def add_mark(self, mark: Mark) -> None:
         """Hangs `mark` on its node. The caller has made sure that there is none at its place."""
@@ -239,6 +231,22 @@ class Tree:
         if not node.marks.checkpoints and not node.marks.logits:
             node.marks = None
         mark.node = None
+
+    def position(self, mark: Mark) -> int:
+        """The position whose state `mark` is."""
+        assert mark.node is not None
+        return mark.node.level * self.block_tokens + len(mark.tail) // TOKEN_BYTES
+
+    def checkpoint_below(self, mark: Mark) -> int:
+        """Position of the highest checkpoint before `mark` on its path, 0 for none."""
+        node, upto = mark.node, mark.tail[:-TOKEN_BYTES]
+        while node is not None:
+            found = next(prefixes(node.marks.checkpoints, upto), None) if node.marks else None
+            if found is not None:
+                return self.position(found)
+            upto = node.tokens
+            node = node.parent
+        return 0
 
     def checkpoints(self, match: Match, prompt: TokenBytes, limit: int) -> Iterator[tuple[int, Mark]]:
         """Checkpoints on the matched path at positions 1..limit, the highest first."""
@@ -319,6 +327,23 @@ def child_prefix_of(parent: Node, tokens: bytes) -> Node | None:
     if children and at and tokens.startswith(children[at - 1].tokens):
         return children[at - 1]
     return None
+
+
+def dependents(parent: Node, child: Node) -> list[Mark]:
+    """Marks on `parent` whose rows `child` has and no other child: they go when it goes."""
+    marks = parent.marks
+    if marks is None:
+        return []
+    found = [*prefixes(marks.checkpoints, child.tokens), *prefixes(marks.logits, child.tokens)]
+    return [mark for mark in found if not _covered_twice(parent, mark.tail)]
+
+
+def _covered_twice(parent: Node, tail: bytes) -> bool:
+    children = parent.children
+    if not isinstance(children, list):
+        return False
+    second = bisect_left(children, tail, key=_tokens) + 1
+    return second < len(children) and children[second].tokens.startswith(tail)
 
 
 def covered(parent: Node, tail: bytes) -> bool:
