@@ -91,7 +91,7 @@ class Headstart:
         events, first_s, wall_s = stream(self.url, "/v1/completions", body)
         choices = [choice for event in events for choice in event.get("choices", [])]
         usage = next(event["usage"] for event in reversed(events) if event.get("usage"))
-        report = next((event["headstart"] for event in events if event.get("headstart")), {})
+        report = next((event["headstart"]["report"] for event in events if "headstart" in event), {})
         return Reply(
             prompt_tokens=usage["prompt_tokens"],
             read_tokens=usage["prompt_tokens"] - usage["prompt_tokens_details"]["cached_tokens"],

@@ -69,6 +69,17 @@ def edit_sweep(source: Source, size: int) -> Talk:
         yield Step(f"edit at {percent} %", [*base[:at], changed, *base[at + 1 :]])
 
 
+def edits_revisited(source: Source, size: int) -> Talk:
+    """Edits at 25 and 75 % of a prompt, then other edits at the same places: second visits."""
+    base = source.take(size)
+    yield Step("base", base, cold=True)
+    for visit in ("first", "second"):
+        for percent in (25, 75):
+            at = size * percent // 100
+            changed = next(token for token in source.take(64) if token != base[at])
+            yield Step(f"{visit} edit at {percent} %", [*base[:at], changed, *base[at + 1 :]])
+
+
 def branch_and_back(source: Source, size: int) -> Talk:
     """A conversation goes one way, is taken back and goes another, then the first way goes on."""
     trunk = source.take(size * 3 // 4)
@@ -104,6 +115,7 @@ WORKLOADS: dict[str, Callable[[Source, int], Talk]] = {
     "exact repeat": exact_repeat,
     "ten-turn append": append,
     "edit sweep": edit_sweep,
+    "edits revisited": edits_revisited,
     "branch and back": branch_and_back,
     "four conversations": four_conversations,
     "side requests": side_requests,

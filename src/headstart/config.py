@@ -210,7 +210,13 @@ class Settings:
         metavar="N",
         shown="one a physical core",
     )
-    flash_attention: bool = option(True, parse_boolean, "engine", "Use flash attention.", shown="on")
+    flash_attention: bool = option(
+        True,
+        parse_boolean,
+        "engine",
+        "Use flash attention. Without it rows cannot be cut at a token, so it stays on.",
+        shown="on",
+    )
 
     def __post_init__(self) -> None:
         if not self.api_keys and not is_loopback(self.host):

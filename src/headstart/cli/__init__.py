@@ -52,6 +52,7 @@ def build_parser() -> argparse.ArgumentParser:
     for name, command in COMMANDS.items():
         one = commands.add_parser(
             name,
+            usage=f"headstart {name} [flags]",
             help=command.SUMMARY,
             description=command.DESCRIPTION,
             epilog=command.EPILOG,
