@@ -15,6 +15,7 @@ from tests.prefix.fake import (
     check_books,
     check_restored,
     counting,
+    entries,
     glue,
     holdings,
     make_cache,
@@ -30,6 +31,7 @@ from headstart.prefix.faults import Fault, FaultInjector
 from headstart.prefix.keys import namespace_key
 from headstart.prefix.plan import StopKind
 from headstart.prefix.report import Reason, Tier
+from headstart.prefix.tree import Node
 
 
 def faulty(layout: object = DENSE) -> tuple[PrefixCache, FaultInjector]:
@@ -229,6 +231,18 @@ def test_statistics_count_what_happened() -> None:
     assert 0 < made.used_bytes <= made.limit_bytes == PLENTY
     cache.clear()
     assert (cache.statistics().used_bytes, cache.statistics().namespaces) == (0, 0)
+
+
+@pytest.mark.parametrize(("shared", "uses"), [(1, 0), (2, 1), (3, 1), (4, 1)])
+def test_loading_counts_as_a_use_of_blocks_of_which_half_or_more_was_used(shared: int, uses: int) -> None:
+    cache = make_cache()
+    store(cache, counting(0, 8))
+    plan = plan_of(cache, glue(counting(0, 4 + shared), run(70, 71, 72)))
+    assert all(node.hits == 0 for node in entries(holdings(cache)))
+    cache.load(plan)
+    nodes = [entry for entry in entries(holdings(cache)) if isinstance(entry, Node)]
+    _, first, second = sorted(nodes, key=lambda node: node.level)
+    assert (first.hits, second.hits) == (1, uses)
 
 
 def test_an_empty_namespace_leaves_nothing_behind() -> None:

@@ -266,7 +266,7 @@ class Holdings:
         """Whether a new block will likely be used again: a conversation goes on (the one before it
         was used again and nothing else follows it), or it was evicted and had to be read again."""
         goes_on = parent.hits > 0 and parent.children is node
-        return goes_on or self.evicted_blocks.shared(parent.key, node.tokens) == node.count
+        return goes_on or self.evicted_blocks.within(parent.key, node.tokens) == node.count
 
     def _renew(self, node: Node, rows: RowBytes, canonical: bool) -> Node:
         self.ram.give(self.ram.counted(node))
