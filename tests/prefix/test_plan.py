@@ -18,7 +18,7 @@ NOTHING = Stored(
     logits_at_end=False,
     checkpoint_at_most=lambda _: 0,
     evicted_upto=lambda: 0,
-    evicted_checkpoint=lambda _: 0,
+    checkpoint_evicted=lambda above, limit: False,
     elsewhere=lambda: 0,
 )
 
@@ -167,9 +167,9 @@ def test_reasons() -> None:
     assert plan(replace(stored(30), evicted_upto=lambda: 31)).reason is Reason.EVICTED
     assert plan(replace(stored(30), evicted_upto=lambda: 30)).reason is None
     assert plan(replace(stored(30), elsewhere=lambda: 50)).reason is None
-    dropped = replace(stored(60, 20), evicted_checkpoint=lambda _: 50)
+    dropped = replace(stored(60, 20), checkpoint_evicted=lambda above, limit: above < 50 <= limit)
     assert plan(dropped, layout=RECURRENT).reason is Reason.EVICTED
-    before = replace(stored(60, 20), evicted_checkpoint=lambda _: 10)
+    before = replace(stored(60, 20), checkpoint_evicted=lambda above, limit: above < 10 <= limit)
     assert plan(before, layout=RECURRENT).reason is Reason.NO_CHECKPOINT
 
 
