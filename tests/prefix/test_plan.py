@@ -132,6 +132,8 @@ def test_recurrent_cuts_need_a_checkpoint_unless_the_sequence_stands_there() -> 
 def test_a_busy_recurrent_sequence_that_stands_at_the_divergence_is_worth_a_checkpoint() -> None:
     made = plan(stored(60, 20), view(7, counting(0, 60), busy=True), layout=RECURRENT)
     assert (made.restore_at, made.fork_from, made.fork_at) == (20, 7, 60)
+    elsewhere = plan(stored(60, 20), view(7, parted(60, 80), busy=True), layout=RECURRENT)
+    assert (elsewhere.restore_at, elsewhere.fork_from) == (20, None), "storing it again would not help"
     done = plan(stored(60, 20, 60), view(7, counting(0, 60), busy=True), layout=RECURRENT)
     assert (done.restore_at, done.fork_from) == (60, None)
 
