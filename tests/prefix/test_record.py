@@ -6,6 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from headstart.prefix.block import Checkpoint, RowBytes, StateLayout
+from headstart.prefix.cache import PrefixCache, Restored
+from headstart.prefix.plan import StopKind
+from headstart.prefix.report import Reason, Tier
+from headstart.prefix.tokens import TokenRun
+from headstart.prefix.tree import Node
 from tests.prefix.fake import (
     BLOCK,
     DENSE,
@@ -26,13 +33,6 @@ from tests.prefix.fake import (
     run,
     store,
 )
-
-from headstart.prefix.block import Checkpoint, RowBytes, StateLayout
-from headstart.prefix.cache import PrefixCache, Restored
-from headstart.prefix.plan import StopKind
-from headstart.prefix.report import Reason, Tier
-from headstart.prefix.tokens import TokenRun
-from headstart.prefix.tree import Node
 
 
 def signed(tokens: TokenRun, writer: int) -> RowBytes:

@@ -98,7 +98,9 @@ class Engine(Protocol):
         """A new empty sequence. Raises EngineFull when `max_sequences` are open."""
         ...
 
-    def fork(self, seq: SeqId, position: int, window_rows: RowBytes | None, checkpoint: bytes | None) -> SeqId:
+    def fork(
+        self, seq: SeqId, position: int, window_rows: RowBytes | None, checkpoint: bytes | None
+    ) -> SeqId:
         """A new sequence that stands at `position` of `seq`, which goes on unchanged.
 
         Arguments as for `cut`. Only where `shares_rows`. Raises EngineFull.
@@ -112,6 +114,7 @@ class Engine(Protocol):
         has windowed planes and `window_start(seq)` lies above the first of them.
         `checkpoint`: the recurrent state at `position`, needed where the layout is recurrent
         and position is not where the sequence stands.
+        Raises EngineError: `seq` is then unchanged, or closed (see `is_open`), never half cut.
         """
         ...
 
@@ -120,6 +123,10 @@ class Engine(Protocol):
 
         Raises EngineFull (no state has changed for any step) when rows run out of room.
         """
+        ...
+
+    def is_open(self, seq: SeqId) -> bool:
+        """Whether `seq` is a live sequence."""
         ...
 
     def position(self, seq: SeqId) -> int:

@@ -74,7 +74,7 @@ class Lanes:
         """Cells of the window's ring in a lane, 0 where there is none or no lane yet."""
         return self._made[0].context.window_cells if self._made else 0
 
-    def has(self, seq: SeqId) -> bool:
+    def is_open(self, seq: SeqId) -> bool:
         """Whether `seq` is live."""
         return seq in self._open
 
