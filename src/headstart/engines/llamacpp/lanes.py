@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from headstart.engines.base import Logits, SeqId, Step
 from headstart.engines.llamacpp.binding import Context, Run
 from headstart.engines.llamacpp.transfer import Transfer, WindowRows
-from headstart.errors import EngineError, EngineFull
+from headstart.errors import EngineError, EngineFull, ModelError
 from headstart.prefix.block import RowBytes, StateLayout
 
 __all__ = ["LANE_SCRATCH", "LANE_SEQUENCE", "Lane", "Lanes"]
@@ -61,13 +61,21 @@ class Lanes:
         if len(self._open) >= self.max_sequences:
             raise EngineFull(f"all {self.max_sequences} live sequences are taken")
         if not self._idle:
-            lane = self._make_lane()
-            self._made.append(lane)
-            self._idle.append(lane)
+            self._idle.append(self._new_lane())
         seq = SeqId(self._next_id)
         self._next_id += 1
         self._open[seq] = self._idle.pop()
         return seq
+
+    def _new_lane(self) -> Lane:
+        try:
+            lane = self._make_lane()
+        except ModelError as error:
+            if not self._made:
+                raise
+            raise EngineFull(f"no memory for another lane: {error}") from error
+        self._made.append(lane)
+        return lane
 
     @property
     def window_cells(self) -> int:
