@@ -207,7 +207,7 @@ def _proved(make: _Maker, examined: Examined, vocabulary: Vocabulary) -> tuple[L
     if examined.state is not None:
         sequences = make.sequences(examined.state, examined.snapshot_bytes)
         with _freed_on_error(sequences):
-            proof = prove(sequences, vocabulary, make.model.parameters)
+            proof = prove(sequences, vocabulary, make.model)
         if proof.state_proved:
             return sequences, proof
         sequences.free()
