@@ -28,9 +28,12 @@ from models import MODELS, text_tokens
 from servers import Ask, Reply, Server, Setup, headstart, llama_server
 from workloads import Source, Tokens
 
-REPLY_TOKENS = 20
+REPLY_TOKENS = 12
 CONTEXT_TOKENS = 1024
 PROMPTS = 200
+GRID = ("--block-size", "64", "--prefill-chunk", "128")
+"""Both sides of `reproducible`: a grid finer than the default of 512 tokens, so that prompts of a few
+hundred tokens have something to restore."""
 QUICK_PROMPTS = 8
 
 
@@ -76,10 +79,10 @@ class Variant:
 
 
 def variants(source: Source, count: int) -> list[Variant]:
-    """`count` prompts of 60 to 400 tokens; every second one appended to, the others edited inside."""
+    """`count` prompts of 60 to 300 tokens; every second one appended to, the others edited inside."""
     found = []
     for index in range(count):
-        base = source.take(60 + index * 37 % 340)
+        base = source.take(60 + index * 37 % 240)
         if index % 2:
             found.append(Variant(base, base + source.take(10 + index * 13 % 90)))
         else:
@@ -106,10 +109,12 @@ def repeat(setup: Setup, source: Source, count: int) -> dict[str, Any]:
     return {"at once": at_once.to_json(), "later": later.to_json()}
 
 
-def against_cold(setup: Setup, source: Source, count: int, *flags: str) -> dict[str, Any]:
+def against_cold(
+    setup: Setup, source: Source, count: int, both: tuple[str, ...] = (), warm_only: tuple[str, ...] = ()
+) -> dict[str, Any]:
     """Changed prompts after their bases, against the same prompts with the cache off."""
     tally = Tally()
-    with headstart(setup, *flags) as warm, headstart(setup, "--no-cache") as cold:
+    with headstart(setup, *both, *warm_only) as warm, headstart(setup, *both, "--no-cache") as cold:
         for variant in variants(source, count):
             ask(warm, variant.base)
             tally.add(ask(warm, variant.changed), ask(cold, variant.changed))
@@ -117,7 +122,7 @@ def against_cold(setup: Setup, source: Source, count: int, *flags: str) -> dict[
 
 
 def reproducible(setup: Setup, source: Source, count: int) -> dict[str, Any]:
-    return against_cold(setup, source, count, "--reproducible")
+    return against_cold(setup, source, count, GRID, ("--reproducible",))
 
 
 def default(setup: Setup, source: Source, count: int) -> dict[str, Any]:
