@@ -1,6 +1,6 @@
 """How fast, beside llama.cpp's own server: prefill, decode, four at a time, warm start, Python's share.
 
-    python bench/speed.py                  SmolLM2, about 15 minutes on two cores
+    python bench/speed.py                  SmolLM2, about 10 minutes on two cores
     python bench/speed.py --quick          small sizes, two minutes, numbers not worth quoting
     python bench/speed.py --only single warm
 
@@ -37,10 +37,10 @@ SLOTS = 4
 class Sizes:
     """How much is measured: tokens of prompts and replies, and repeats."""
 
-    prefill: int = 2048
-    decode: int = 128
+    prefill: int = 1024
+    decode: int = 96
     warm: int = 7000
-    repeats: int = 5
+    repeats: int = 3
 
 
 QUICK = Sizes(prefill=256, decode=16, warm=512, repeats=2)
@@ -226,6 +226,7 @@ def main() -> None:
     for question in options.only:
         print(f"{question} ...", file=sys.stderr)
         results[question] = QUESTIONS[question](bench)
+        print("\n".join(lines({question: results[question]})), file=sys.stderr)
     print("\n".join(lines(results)))
     name = f"speed_{options.model}" + ("_quick" if options.quick else "")
     print(f"\n{write_results(name, results, *([options.out] if options.out else []))}", file=sys.stderr)
