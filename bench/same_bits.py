@@ -28,11 +28,11 @@ from models import MODELS, text_tokens
 from servers import Ask, Reply, Server, Setup, headstart, llama_server
 from workloads import Source, Tokens
 
-REPLY_TOKENS = 12
+REPLY_TOKENS = 8
 CONTEXT_TOKENS = 1024
 PROMPTS = 200
-GRID = ("--block-size", "64", "--prefill-chunk", "128")
-"""Both sides of `reproducible`: a grid finer than the default of 512 tokens, so that prompts of a few
+GRID = ("--block-size", "32", "--prefill-chunk", "64")
+"""Both sides of `reproducible`: a grid finer than the default of 512 tokens, so that prompts of a
 hundred tokens have something to restore."""
 QUICK_PROMPTS = 8
 
@@ -79,12 +79,12 @@ class Variant:
 
 
 def variants(source: Source, count: int) -> list[Variant]:
-    """`count` prompts of 60 to 300 tokens; every second one appended to, the others edited inside."""
+    """`count` prompts of 40 to 180 tokens; every second one appended to, the others edited inside."""
     found = []
     for index in range(count):
-        base = source.take(60 + index * 37 % 240)
+        base = source.take(40 + index * 37 % 140)
         if index % 2:
-            found.append(Variant(base, base + source.take(10 + index * 13 % 90)))
+            found.append(Variant(base, base + source.take(10 + index * 13 % 50)))
         else:
             at = len(base) * (10 + index * 7 % 80) // 100
             found.append(Variant(base, base[:at] + source.take(5) + base[at + 5 :]))
