@@ -28,7 +28,7 @@ from models import MODELS, text_tokens
 from servers import Ask, Reply, Server, Setup, headstart, llama_server
 from workloads import Source, Tokens
 
-REPLY_TOKENS = 8
+REPLY_TOKENS = 6
 CONTEXT_TOKENS = 1024
 PROMPTS = 200
 GRID = ("--block-size", "32", "--prefill-chunk", "64")
@@ -79,12 +79,12 @@ class Variant:
 
 
 def variants(source: Source, count: int) -> list[Variant]:
-    """`count` prompts of 40 to 180 tokens; every second one appended to, the others edited inside."""
+    """`count` prompts of 40 to 100 tokens; every second one appended to, the others edited inside."""
     found = []
     for index in range(count):
-        base = source.take(40 + index * 37 % 140)
+        base = source.take(40 + index * 37 % 60)
         if index % 2:
-            found.append(Variant(base, base + source.take(10 + index * 13 % 50)))
+            found.append(Variant(base, base + source.take(10 + index * 13 % 30)))
         else:
             at = len(base) * (10 + index * 7 % 80) // 100
             found.append(Variant(base, base[:at] + source.take(5) + base[at + 5 :]))

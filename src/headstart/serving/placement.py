@@ -16,7 +16,7 @@ from headstart.engines.base import Engine, Logits, SeqId
 from headstart.errors import EngineError, EngineFull
 from headstart.prefix.block import Checkpoint, RowBytes
 from headstart.prefix.cache import Failed, PrefixCache, Restored
-from headstart.prefix.plan import LiveView, Plan, Stop, StopKind, without_cache
+from headstart.prefix.plan import LiveView, Plan, PromptHints, Stop, StopKind, without_cache
 from headstart.prefix.record import Recorder
 from headstart.prefix.report import Reason, Tier
 from headstart.prefix.tokens import TokenRun, common_prefix
@@ -222,6 +222,22 @@ class Placement:
         if run.recorder.active:
             state = Checkpoint(run.position, self._engine.checkpoint(run.seq))
             run.recorder.put_checkpoint(state, stop.kind)
+            if run.report is not None and run.position == run.report.divergence and run.report.replayed:
+                self._put_first_rows_back(run)
+
+    def _put_first_rows_back(self, run: Running) -> None:
+        """`run` has read again tokens whose rows were stored before, in other chunks, so its own rows
+        of them may have other bits. From here on it goes on with the stored ones, which are those
+        that a repeat of this prompt will find. Raises EngineError, with `run` without a sequence."""
+        if self._cache is None or run.seq is None or not self._engine.facts.exact_repeat:
+            return
+        position = run.position
+        plan = self._cache.plan(run.namespace, run.tokens[: position + 1], [], PromptHints())
+        outcome = self._cache.load(plan) if plan.restore_at == position else None
+        if isinstance(outcome, Restored):
+            self._engine.close(run.seq)
+            run.seq = None
+            run.seq = self._engine.restore(outcome.rows, outcome.checkpoint, position)
 
     def keep(self, run: Running, before: int, *, prefill: bool) -> None:
         """Stores rows of `run`, which has just read from `before` on, as soon as they are due: a

@@ -323,9 +323,13 @@ class Scheduler:
             if run.position == run.prompt_tokens and run.recorder is not None:
                 run.end_logits = logits.copy()
             self._sample(run, logits)
-        if stop is not None:
-            self._placement.checkpoint(run, stop)
-        self._placement.keep(run, before, prefill=not was_decoding)
+        try:
+            if stop is not None:
+                self._placement.checkpoint(run, stop)
+            self._placement.keep(run, before, prefill=not was_decoding)
+        except EngineError as error:
+            self._running.remove(run)
+            self._lose(run, error)
 
     def _sample(self, run: Running, logits: Logits) -> None:
         try:
