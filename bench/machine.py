@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import platform
+import subprocess
+import sys
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -13,6 +15,7 @@ from typing import Any
 import psutil
 
 PACKAGES = ("headstart", "llama-cpp-python", "xllamacpp", "numpy")
+BUILDS = {"llama_cpp": "llama_print_system_info", "xllamacpp": "get_system_info"}
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -28,6 +31,7 @@ def machine_facts() -> dict[str, Any]:
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},
+        "builds": {name: _build(name, call) for name, call in BUILDS.items()},
     }
 
 
@@ -38,6 +42,15 @@ def _processor() -> str:
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
     return platform.processor() or "unknown"
+
+
+def _build(module: str, call: str) -> str:
+    """The processor features a build of llama.cpp uses, asked in a process of its own."""
+    code = (
+        f"import {module} as m; told = m.{call}(); print(told.decode() if isinstance(told, bytes) else told)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
 
 
 def _version(package: str) -> str:

@@ -64,7 +64,7 @@ def started(settings: Settings) -> Iterator[Client]:
 
 @pytest.fixture
 def client() -> Iterator[Client]:
-    yield from started(Settings(api_keys=KEYS))
+    yield from started(Settings(engine="toy", api_keys=KEYS))
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_two_keys_never_share_a_prefix(client: Client) -> None:
 
 
 def test_two_keys_share_where_the_server_says_so() -> None:
-    for client in started(Settings(api_keys=KEYS, share_cache=True)):
+    for client in started(Settings(engine="toy", api_keys=KEYS, share_cache=True)):
         assert client.cached("sesame-a") == 0
         assert client.cached("sesame-b") > 0
 
@@ -154,7 +154,7 @@ def test_metrics_add_up_to_what_was_served(client: Client) -> None:
 
 
 def test_metrics_without_a_cache() -> None:
-    for client in started(Settings(cache=False)):
+    for client in started(Settings(engine="toy", cache=False)):
         assert client.cached("sesame-a") == client.cached("sesame-a") == 0
         assert client.metric("headstart_cache_limit_bytes") == 0
         assert client.metric("headstart_cache_misses_total", reason="disabled") == 2
@@ -165,6 +165,6 @@ def test_metrics_need_a_key(client: Client) -> None:
 
 
 def test_the_body_limit_of_the_settings_holds() -> None:
-    for client in started(Settings(max_request_bytes=1000)):
+    for client in started(Settings(engine="toy", max_request_bytes=1000)):
         reply = client("POST", "/v1/completions", json={"prompt": "x" * 1000})
         assert (reply.status_code, reply.json()["error"]["code"]) == (413, "request_too_large")

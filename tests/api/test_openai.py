@@ -319,6 +319,15 @@ def test_warnings_name_what_was_not_used(client: TestClient) -> None:
     assert "headstart" not in plain
 
 
+def test_reply_that_the_context_cuts_short_says_so(client: TestClient) -> None:
+    prompt = "x" * (CONTEXT - 5)
+    reply = ask(client, TEXT, prompt=prompt, max_tokens=50)
+    assert reply["usage"]["completion_tokens"] == 5
+    assert reply["choices"][0]["finish_reason"] == "length"
+    assert "room for 5" in reply["headstart"]["warnings"][0]
+    assert "headstart" not in ask(client, TEXT, prompt=prompt, max_tokens=5)
+
+
 def test_tools_reach_the_template(client: TestClient) -> None:
     tools = [{"type": "function", "function": {"name": "look_up"}}]
     with_tools = ask(client, tools=tools, headstart={"report": True})
@@ -442,6 +451,28 @@ def test_model_without_a_template_says_what_to_do(model: ServedModel) -> None:
     error = refused(bare)
     assert "--chat-template" in error["message"]
     assert ask(bare, TEXT, prompt="still works")["choices"]
+
+
+@pytest.mark.parametrize("edited", [1, 2, 3])
+def test_recurrent_model_resumes_at_the_start_of_the_message_that_was_edited(edited: int) -> None:
+    """A checkpoint stands at every message start, so replay is at most the edited message's head."""
+    with served_toy(ToyEngine(("full", "recurrent"), context_tokens=CONTEXT)) as model:
+        client = client_for(model)
+        talk = [
+            {"role": role, "content": f"{role} text " * 9} for role in ("system", "user", "assistant", "user")
+        ]
+        first = ask(client, messages=talk)
+        assert first["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
+        talk[edited] = {**talk[edited], "content": "something else " * 3}
+        report = ask(client, messages=talk, headstart={"report": True})["headstart"]["report"]
+        assert model.template is not None
+        start = len(model.template.render(talk[:edited], add_generation_prompt=False))
+        marker = "<|im_start|>"
+        start -= (len(marker) - 1) * edited + (len("<|im_end|>") - 1) * edited
+        assert report["restored"] == start
+        assert report["divergence"] == start + 1 + len(f"{talk[edited]['role']}\n")
+        again = ask(client, messages=talk, cache_prompt=True, headstart={"report": True})
+        assert again["headstart"]["report"]["gap"] == 0
 
 
 def test_full_queue_is_503_with_retry_after() -> None:

@@ -24,9 +24,11 @@ from tests.api.served import (
 
 from headstart.api import openai_stream
 from headstart.chat.stream import TextStream
+from headstart.chat.template import ChatTemplate
 from headstart.engines.base import Vocabulary
 from headstart.engines.toy import ToyEngine
 from headstart.errors import EngineError, RequestError
+from headstart.prefix.plan import PromptHints
 from headstart.prefix.report import CacheReport
 from headstart.serving.models import ServedModel
 from headstart.serving.request import (
@@ -119,6 +121,43 @@ def test_failure_of_one_reply_cancels_the_others(toy: ServedModel) -> None:
 def test_reply_stopped_by_the_server_is_an_error_not_a_stop(toy: ServedModel) -> None:
     model, _ = scripted(toy, [PrefillDone(REPORT), end(reason=FinishReason.CANCELLED)])
     assert client_for(model).post(CHAT, json={"messages": HELLO}).status_code == 500
+
+
+def prompt_of(model: ServedModel, scheduler: Scripted, **fields: Any) -> str:
+    assert client_for(model).post(CHAT, json={"messages": HELLO, **fields}).status_code == 200
+    return model.text_of(scheduler.requests[-1].prompt)
+
+
+def test_template_arguments_reach_the_prompt(toy: ServedModel) -> None:
+    quiet = "{% if enable_thinking is false %}<quiet>{% endif %}"
+    template = ChatTemplate(
+        "{{ messages[0].content }}" + quiet + "|{{ add_generation_prompt }}", bos="", eos=""
+    )
+    model, scheduler = scripted(replace(toy, template=template), said("a"))
+    assert prompt_of(model, scheduler) == "hello|True"
+    assert prompt_of(model, scheduler, chat_template_kwargs={"enable_thinking": False}) == "hello<quiet>|True"
+    assert prompt_of(model, scheduler, add_generation_prompt=False) == "hello|False"
+
+
+@pytest.mark.parametrize("recurrent", [True, False])
+def test_hints_are_found_only_for_layouts_that_can_use_them(toy: ServedModel, recurrent: bool) -> None:
+    engine = ToyEngine(("full", "recurrent") if recurrent else ("full", "window"))
+    model, scheduler = scripted(replace(toy, layout=engine.layout), said("a"))
+    talk = [{"role": role, "content": f"a {role} text"} for role in ("system", "user", "assistant", "user")]
+    prompt = prompt_of(model, scheduler, messages=talk)
+    hints = scheduler.requests[-1].hints
+    if not recurrent:
+        assert hints == PromptHints()
+        return
+    tokens = scheduler.requests[-1].prompt
+    assert [model.text_of(tokens[start:])[:17] for start in hints.message_starts] == [
+        "<|im_start|>user\n",
+        "<|im_start|>assis",
+        "<|im_start|>user\n",
+    ]
+    assert hints.head_end == hints.message_starts[0]
+    assert model.text_of(tokens[hints.body_end :]) == "<|im_start|>assistant\n"
+    assert prompt.endswith("assistant\n")
 
 
 class Slow:
@@ -236,6 +275,15 @@ def test_client_that_hangs_up_ends_its_request(
         assert scheduler.snapshot().prefilled_tokens < 1400
     again = httpx.post(url + CHAT, json={"messages": HELLO, "max_tokens": 2}, timeout=20)
     assert again.status_code == 200
+
+
+def test_hanging_up_in_the_middle_of_the_body(slow_toy: tuple[ServedModel, str]) -> None:
+    _, url = slow_toy
+    host, port = url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as connection:
+        head = f"POST {CHAT} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 1000\r\n\r\n"
+        connection.sendall(head.encode() + b'{"messages"')
+    assert httpx.get(f"{url}/v1/models", timeout=20).status_code == 200
 
 
 def test_hanging_up_in_the_queue(slow_toy: tuple[ServedModel, str]) -> None:

@@ -44,6 +44,7 @@ from headstart.prefix.tokens import TokenRun
 
 LONG = 64
 """Chunks of this many tokens or more leave the same rows, whatever their size."""
+GROUP = 4
 TIMES_FLOOR = 3.0
 CASES = 5
 BUILDERS: dict[str, Callable[..., Path]] = {
@@ -233,22 +234,28 @@ def cold(engine: Engine, prompt: TokenRun) -> np.ndarray[tuple[int], np.dtype[np
     return cold_logits(engine, prompt, draw_chunks(random, len(prompt), 1, engine.max_step_tokens))
 
 
+@pytest.mark.parametrize("position", [152, 151])
 @pytest.mark.parametrize("model", ["smollm2", "gemma_270m"])
-def test_trained_models_continue_like_a_cold_run(trained: Callable[[str], Engine], model: str) -> None:
-    """Restored inside a chunk of the recording, and cut there."""
+def test_trained_models_continue_like_a_cold_run(
+    trained: Callable[[str], Engine], model: str, position: int
+) -> None:
+    """Restored inside a chunk of the recording, and cut there.
+
+    llama.cpp multiplies some quantized weights with groups of GROUP rows, and the rows left over at a
+    chunk's end by another kernel: where all chunks are whole groups, bits are equal in any case.
+    """
     engine = trained(model)
     random = np.random.default_rng(3)
-    old, tail = random_tokens(random, engine, 230), random_tokens(random, engine, 5)
-    position = 151
+    old, tail = random_tokens(random, engine, 232), random_tokens(random, engine, 5)
     seq = engine.open()
-    state = state_at(record(engine, seq, old, (100, 130)), position, tail)
+    state = state_at(record(engine, seq, old, (100, 132)), position, tail)
     resumed = [resume(engine, state, (5,), random), resume_live(engine, seq, state, (5,), Source.CUT)]
     engine.close(seq)
     new = np.concatenate([old[:position], tail])
-    cold = cold_logits(engine, new, (80, 71, 5))
+    cold = cold_logits(engine, new, (80, position - 80, 5))
     limit = 0.0
-    if not engine.facts.restore_equals_cold:
-        limit = TIMES_FLOOR * compare(cold_logits(engine, new, (156,)), cold).difference
+    if position % GROUP and not engine.facts.restore_equals_cold:
+        limit = TIMES_FLOOR * compare(cold_logits(engine, new, (position + 5,)), cold).difference
     for logits in resumed:
         assert not compare(logits, cold).differs(limit), f"{compare(logits, cold)} {limit=}"
 

@@ -57,6 +57,16 @@ def test_invariant_1_rows_below_the_divergence_are_used_inside_a_block_too(at: i
         check_restored(DENSE, plan, cache.load(plan))
 
 
+@pytest.mark.parametrize("at", [1, 255, 256, 257, 511, 512, 513, 699])
+def test_invariant_1_holds_at_the_edges_of_blocks_of_the_usual_size(at: int) -> None:
+    cache = make_cache(block_tokens=256)
+    tokens = counting(0, 700)
+    store(cache, tokens, chunks=[300, 1, 211, 100])
+    plan = plan_of(cache, glue(tokens[:at], run(999), tokens[at + 1 :]))
+    assert plan.restore_at == plan.divergence == at
+    check_restored(DENSE, plan, cache.load(plan))
+
+
 def test_invariant_1_token_ids_decide_never_only_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headstart.prefix.tree.chain_key", lambda parent, tokens: b"the same for all")
     cache = make_cache()

@@ -18,7 +18,7 @@ NOTHING = Stored(
     logits_at_end=False,
     checkpoint_at_most=lambda _: 0,
     evicted_upto=lambda: 0,
-    evicted_checkpoint=lambda _: 0,
+    checkpoint_evicted=lambda above, limit: False,
     elsewhere=lambda: 0,
 )
 
@@ -132,6 +132,8 @@ def test_recurrent_cuts_need_a_checkpoint_unless_the_sequence_stands_there() -> 
 def test_a_busy_recurrent_sequence_that_stands_at_the_divergence_is_worth_a_checkpoint() -> None:
     made = plan(stored(60, 20), view(7, counting(0, 60), busy=True), layout=RECURRENT)
     assert (made.restore_at, made.fork_from, made.fork_at) == (20, 7, 60)
+    elsewhere = plan(stored(60, 20), view(7, parted(60, 80), busy=True), layout=RECURRENT)
+    assert (elsewhere.restore_at, elsewhere.fork_from) == (20, None), "storing it again would not help"
     done = plan(stored(60, 20, 60), view(7, counting(0, 60), busy=True), layout=RECURRENT)
     assert (done.restore_at, done.fork_from) == (60, None)
 
@@ -167,9 +169,9 @@ def test_reasons() -> None:
     assert plan(replace(stored(30), evicted_upto=lambda: 31)).reason is Reason.EVICTED
     assert plan(replace(stored(30), evicted_upto=lambda: 30)).reason is None
     assert plan(replace(stored(30), elsewhere=lambda: 50)).reason is None
-    dropped = replace(stored(60, 20), evicted_checkpoint=lambda _: 50)
+    dropped = replace(stored(60, 20), checkpoint_evicted=lambda above, limit: above < 50 <= limit)
     assert plan(dropped, layout=RECURRENT).reason is Reason.EVICTED
-    before = replace(stored(60, 20), evicted_checkpoint=lambda _: 10)
+    before = replace(stored(60, 20), checkpoint_evicted=lambda above, limit: above < 10 <= limit)
     assert plan(before, layout=RECURRENT).reason is Reason.NO_CHECKPOINT
 
 

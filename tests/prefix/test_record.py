@@ -25,7 +25,7 @@ from tests.prefix.fake import (
     store,
 )
 
-from headstart.prefix.block import Checkpoint, RowBytes
+from headstart.prefix.block import Checkpoint, RowBytes, StateLayout
 from headstart.prefix.cache import PrefixCache, Restored
 from headstart.prefix.plan import StopKind
 from headstart.prefix.report import Reason, Tier
@@ -192,6 +192,25 @@ def test_a_checkpoint_where_no_rows_are_stored_is_an_error(position: int) -> Non
     recorder = store(cache, counting(0, 6), layout=RECURRENT, close=False)
     with pytest.raises(ValueError, match=r"1\.\.6"):
         recorder.put_checkpoint(Checkpoint(position, b"state"), StopKind.MESSAGE)
+
+
+def test_a_layout_without_planes_resumes_from_checkpoints_alone() -> None:
+    layout = StateLayout((), checkpoint_bytes=24, context_tokens=99, vocab_size=5)
+    cache = make_cache(layout)
+    tokens = counting(0, 11)
+    recorder = cache.recorder(MY, tokens[:0])
+    for start, stop in ((0, 3), (3, 9), (9, 11)):
+        recorder.record(tokens[start:stop], RowBytes(()), canonical=False)
+        assert recorder.position == stop
+    recorder.put_checkpoint(checkpoint_of(MY, tokens, 9), StopKind.MESSAGE)
+    recorder.close()
+    plan = plan_of(cache, counting(0, 12))
+    assert (plan.divergence, plan.restore_at) == (11, 9)
+    answer = cache.load(plan)
+    assert isinstance(answer, Restored)
+    assert answer.checkpoint == checkpoint_of(MY, tokens, 9).data
+    assert (answer.position, sum(part.nbytes for part in answer.rows)) == (9, 0)
+    check_books(holdings(cache))
 
 
 def test_logits_may_come_late_but_not_early() -> None:

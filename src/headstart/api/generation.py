@@ -85,7 +85,8 @@ class Inbox:
         """All events that have come; empty after `timeout_s` or `wake`."""
         while not self._events and not self._woken:
             try:
-                await asyncio.wait_for(self._news.wait(), timeout_s)
+                async with asyncio.timeout(timeout_s):
+                    await self._news.wait()
             except TimeoutError:
                 return []
             self._news.clear()

@@ -18,7 +18,7 @@ from headstart.prefix.cache import CacheStatistics
 from headstart.prefix.report import CacheReport
 from headstart.serving.models import Generates
 from headstart.serving.request import Event, Failed, Finished, GenerationRequest, PrefillDone
-from headstart.serving.scheduler import SchedulerSnapshot
+from headstart.serving.snapshot import SchedulerSnapshot
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 

@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
 from headstart.api.generation import ClientGoneError, Generation
-from headstart.api.openai_errors import OpenAIRoute
+from headstart.api.openai_errors import GONE, OpenAIRoute
 from headstart.api.openai_parse import Work, chat_prompt, chat_work, check_tokens, completion_work, parse
 from headstart.api.openai_replies import CHAT, TEXT, Form
 from headstart.api.openai_stream import EARLY_FAILURE_S, Exchange, stream_reply, whole_reply
@@ -24,7 +24,6 @@ from headstart.serving.models import ServedModel
 
 _INLINE_BYTES = 4096
 """Bodies up to this size are parsed and tokenized on the event loop; larger ones on a thread."""
-_GONE = 499
 Answer = TypeVar("Answer")
 
 
@@ -65,7 +64,7 @@ def router(model: ServedModel) -> APIRouter:
     @routes.post("/tokenize")
     async def tokenize(http: Request) -> JSONResponse:
         body = await http.body()
-        return JSONResponse(await _offload(len(body), lambda: _tokenize(model, parse(TokenizeRequest, body))))
+        return JSONResponse(await _offload(body, lambda: _tokenize(model, parse(TokenizeRequest, body))))
 
     @routes.post("/detokenize")
     async def detokenize(http: Request) -> JSONResponse:
@@ -92,7 +91,7 @@ async def _complete(
 ) -> Response:
     body = await http.body()
     arrived_s = time.perf_counter()
-    work = await _offload(len(body), lambda: prepare(body))
+    work = await _offload(body, lambda: prepare(body))
     exchange = Exchange(
         model, form, work, request_id=form.id_prefix + uuid.uuid4().hex, tenant=_tenant(http), log=requests
     )
@@ -102,13 +101,13 @@ async def _complete(
         generation.submit(work.requests)
         if work.stream:
             ready = await generation.news(EARLY_FAILURE_S)
-            response: Response = EventStream(stream_reply(exchange, generation, ready))
+            response: Response = EventStream(stream_reply(exchange, generation, ready), generation.close)
             response.headers.update(headers)
             return response
         reply = await whole_reply(exchange, generation)
     except ClientGoneError:
         generation.close()
-        return Response(status_code=_GONE)
+        return Response(status_code=GONE)
     except BaseException:
         generation.close()
         raise
@@ -116,9 +115,13 @@ async def _complete(
     return JSONResponse(reply, headers=headers)
 
 
-async def _offload(size_bytes: int, work: Callable[[], Answer]) -> Answer:
-    """Runs `work` here where it is small, on a worker thread where it would hold up other requests."""
-    return work() if size_bytes <= _INLINE_BYTES else await run_in_threadpool(work)
+async def _offload(body: bytes, work: Callable[[], Answer]) -> Answer:
+    """Runs `work` here where it is small, on a worker thread where it would hold up other requests.
+
+    Compiling a constraint may take a second, whatever the size of the body.
+    """
+    small = len(body) <= _INLINE_BYTES and b"response_format" not in body
+    return work() if small else await run_in_threadpool(work)
 
 
 def _tenant(http: Request) -> str:

@@ -9,9 +9,12 @@ from fastapi import Request, Response
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
 from pydantic import ValidationError
+from starlette.requests import ClientDisconnect
 
 from headstart.errors import HeadstartError, Overloaded, RequestError
 
+GONE = 499
+"""The client closed the connection before it was answered (nginx's number); nobody reads it."""
 _TYPES = {401: "authentication_error", 403: "permission_error", 503: "overloaded_error"}
 
 
@@ -38,7 +41,7 @@ def error_response(error: HeadstartError) -> JSONResponse:
 
 
 class OpenAIRoute(APIRoute):
-    """A route whose HeadstartErrors are answered in OpenAI's shape."""
+    """A route whose HeadstartErrors are answered in OpenAI's shape; clients may leave at any moment."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handler = super().get_route_handler()
@@ -48,6 +51,8 @@ class OpenAIRoute(APIRoute):
                 return await handler(request)
             except HeadstartError as error:
                 return error_response(error)
+            except ClientDisconnect:
+                return Response(status_code=GONE)
 
         return answer
 

@@ -83,6 +83,7 @@ def chat_work(model: ServedModel, body: ChatRequest, tenant: str) -> Work:
         raise RequestError("top_logprobs needs logprobs to be true", param="top_logprobs")
     top = (body.top_logprobs or 0) if body.logprobs else None
     request = _request(model, body, tenant, prompt, limit=limit, top_logprobs=top)
+    warnings += _room_warnings(model, [request])
     return _work(body, [replace(request, hints=hints)], warnings, conversation)
 
 
@@ -105,7 +106,7 @@ def completion_work(model: ServedModel, body: CompletionRequest, tenant: str) ->
     requests = [
         _request(model, body, tenant, prompt, limit=limit, top_logprobs=body.logprobs) for prompt in prompts
     ]
-    return _work(body, requests, list(_warnings(model, body)), None)
+    return _work(body, requests, [*_warnings(model, body), *_room_warnings(model, requests)], None)
 
 
 def chat_prompt(model: ServedModel, body: Any) -> tuple[TokenRun, PromptHints, Conversation]:
@@ -319,6 +320,14 @@ def _asks_nothing(body: GenerationFields, name: str, value: object) -> bool:
     if name == "tool_choice":
         return value == "auto" or (value == "none" and not getattr(body, "tools", None))
     return name in _HARMLESS or (name, value) == ("modalities", ["text"])
+
+
+def _room_warnings(model: ServedModel, requests: list[GenerationRequest]) -> list[str]:
+    """Says so where the context ends before max_tokens does."""
+    room = min(model.layout.context_tokens - len(request.prompt) for request in requests)
+    if all((request.max_tokens or 0) <= room for request in requests) or room <= 0:
+        return []
+    return [f"max_tokens: the context of {model.layout.context_tokens} tokens leaves room for {room}"]
 
 
 def _tool_warnings(body: ChatRequest) -> list[str]:

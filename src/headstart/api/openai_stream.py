@@ -12,6 +12,8 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from starlette.concurrency import run_in_threadpool
+
 from headstart.api.generation import ClientGoneError, Generation, Reply
 from headstart.api.openai_errors import body_of
 from headstart.api.openai_parse import Work
@@ -66,7 +68,7 @@ async def whole_reply(exchange: Exchange, generation: Generation) -> dict[str, A
         logprobs = LogprobWriter(exchange.model, exchange.form).write(deltas)
         choices.append(whole_choice(exchange.form, reply.index, text, logprobs, end))
     body = {**exchange.head(exchange.form.whole), "choices": choices}
-    return {**body, **_closing(exchange, generation, ends)}
+    return {**body, **await _close(exchange, generation)}
 
 
 async def stream_reply(
@@ -84,7 +86,7 @@ async def stream_reply(
                     yield KEEP_ALIVE
                 for chunk in writer.chunks(news):
                     yield chunk
-            for chunk in writer.last():
+            for chunk in writer.last(await _close(exchange, generation)):
                 yield chunk
         except ClientGoneError:
             return
@@ -99,7 +101,6 @@ class _ChunkWriter:
 
     def __init__(self, exchange: Exchange, generation: Generation) -> None:
         self._exchange = exchange
-        self._generation = generation
         self._head = exchange.head(exchange.form.chunk)
         if exchange.work.include_usage:
             self._head["usage"] = None
@@ -116,10 +117,8 @@ class _ChunkWriter:
                     yield self._chunk(self._ending, self._ending.end)
                 self._ending = reply
 
-    def last(self) -> Iterator[bytes]:
+    def last(self, closing: dict[str, Any]) -> Iterator[bytes]:
         """The final chunk with its reason, then usage where it was asked for."""
-        generation = self._generation
-        closing = _closing(self._exchange, generation, generation.ends())
         usage = closing.pop("usage")
         if self._ending is not None:
             yield self._chunk(self._ending, self._ending.end, closing)
@@ -142,14 +141,21 @@ class _ChunkWriter:
         return data_event({**self._head, "choices": [choice], **(extra or {})})
 
 
-def _closing(exchange: Exchange, generation: Generation, ends: Sequence[Finished]) -> dict[str, Any]:
+async def _close(exchange: Exchange, generation: Generation) -> dict[str, Any]:
     """usage, timings and what headstart adds; the same for both forms. Logs the request's reports."""
+    first_s, total_s = generation.first_token_s(), generation.total_s()
+    if exchange.work.report:  # finding the message of the divergence may render the conversation again
+        return await run_in_threadpool(_closing, exchange, generation.ends(), first_s, total_s)
+    return _closing(exchange, generation.ends(), first_s, total_s)
+
+
+def _closing(exchange: Exchange, ends: Sequence[Finished], first_s: float, total_s: float) -> dict[str, Any]:
     work = exchange.work
     cost = account(
         ends,
         work.replies_a_prompt,
-        first_token_s=generation.first_token_s(),
-        total_s=generation.total_s(),
+        first_token_s=first_s,
+        total_s=total_s,
     )
     model = exchange.model
     replies = tuple(

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Any
 
 from fastapi import Response
+from pydantic_core import to_json
 from starlette.types import Receive, Scope, Send
 
 KEEP_ALIVE = b": keep-alive\n\n"
@@ -16,21 +16,22 @@ DONE = b"data: [DONE]\n\n"
 
 def data_event(value: dict[str, Any]) -> bytes:
     """One event with `value` as JSON."""
-    return b"data: " + json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
+    return b"data: " + to_json(value) + b"\n\n"
 
 
 class EventStream(Response):
-    """Sends what `events` yields as it comes, and closes it whatever happens.
+    """Sends what `events` yields as it comes; whatever happens, `close` is called in the end.
 
     Whoever makes the events watches the connection; this response only sends.
     """
 
     media_type = "text/event-stream"
 
-    def __init__(self, events: AsyncGenerator[bytes, None]) -> None:
+    def __init__(self, events: AsyncGenerator[bytes, None], close: Callable[[], None]) -> None:
         super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._events = events
+        self._close = close
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         start = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
@@ -42,4 +43,5 @@ class EventStream(Response):
         except OSError:
             return  # the client is gone
         finally:
+            self._close()
             await self._events.aclose()

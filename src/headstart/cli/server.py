@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-import uvicorn
 from fastapi import FastAPI
 
 from headstart import __version__
@@ -18,6 +17,7 @@ from headstart.api.app import create_app
 from headstart.api.metrics import Observed, ServerMetrics
 from headstart.chat.template import ChatTemplate
 from headstart.cli.describe import describe_cache, describe_model, describe_probe, served_name
+from headstart.cli.http_server import HttpServer
 from headstart.cli.listen import open_socket, url_of
 from headstart.cli.terminal import Terminal
 from headstart.config import Settings
@@ -26,9 +26,6 @@ from headstart.errors import ConfigError, ModelError
 from headstart.serving.constraint import ConstraintCompiler
 from headstart.serving.models import ServedModel
 from headstart.serving.scheduler import Scheduler, SchedulerSettings
-
-GRACE_S = 10
-"""How long running requests may go on after SIGINT or SIGTERM before they are cancelled."""
 
 TOY_CONTEXT_TOKENS = 4096
 
@@ -46,10 +43,11 @@ def serve(settings: Settings, terminal: Terminal) -> int:
         try:
             load_s = time.perf_counter() - started_s
             scheduler, app = assemble(settings, engine, load_s)
+            server = HttpServer(app, scheduler, access_log=settings.log_level == "debug")
             scheduler.start()
             try:
                 _announce(settings, engine, listener, load_s, terminal)
-                http_server(settings, app).run(sockets=[listener])
+                server.run(sockets=[listener])
             except KeyboardInterrupt:  # uvicorn raises the signal again once it has stopped
                 terminal.step("stopped")
             finally:
@@ -123,20 +121,6 @@ def assemble(settings: Settings, engine: Engine, load_s: float) -> tuple[Schedul
         created=int(time.time()),
     )
     return scheduler, create_app(served, settings, scheduler=scheduler, metrics=metrics)
-
-
-def http_server(settings: Settings, app: FastAPI) -> uvicorn.Server:
-    """What serves `app` over HTTP."""
-    config = uvicorn.Config(
-        app,
-        log_config=None,
-        access_log=settings.log_level == "debug",
-        server_header=False,
-        proxy_headers=False,
-        timeout_graceful_shutdown=GRACE_S,
-        timeout_keep_alive=75,
-    )
-    return uvicorn.Server(config)
 
 
 def scheduler_settings(settings: Settings) -> SchedulerSettings:

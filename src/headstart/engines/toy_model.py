@@ -103,7 +103,10 @@ def draw_weights(
     random = np.random.default_rng(seed)
 
     def matrix(rows: int, columns: int, scale: float = 1.0) -> Floats:
-        return (random.standard_normal((rows, columns)) * scale / np.sqrt(columns)).astype(np.float32)
+        values: Floats = (random.standard_normal((rows, columns)) * scale / np.sqrt(columns)).astype(
+            np.float32
+        )
+        return values
 
     drawn = tuple(
         LayerWeights(

@@ -200,7 +200,7 @@ class PrefixCache:
             logits_at_end=not self._grid and tree.logits(match, prompt) is not None,
             checkpoint_at_most=lambda limit: self._checkpoint(match, prompt, limit)[0],
             evicted_upto=lambda: self._evicted_upto(namespace, prompt, match),
-            evicted_checkpoint=lambda limit: self._evicted_checkpoint(prompt, match, limit),
+            checkpoint_evicted=lambda above, limit: self._checkpoint_evicted(prompt, match, above, limit),
             elsewhere=lambda: max(
                 (
                     tree.match(other, prompt).length
@@ -225,16 +225,16 @@ class PrefixCache:
         shared = self._held.evicted_blocks.shared(key, rest)
         return start + shared if shared else 0
 
-    def _evicted_checkpoint(self, prompt: TokenBytes, match: Match, limit: int) -> int:
+    def _checkpoint_evicted(self, prompt: TokenBytes, match: Match, above: int, limit: int) -> bool:
         for node in reversed(match.path):
             start = node.level * self._block_tokens
-            if start < limit:
-                stop = min(limit, start + self._block_tokens)
-                tail = prompt[start * TOKEN_BYTES : stop * TOKEN_BYTES]
-                found = self._held.evicted_checkpoints.within(node.key, tail)
-                if found:
-                    return start + found
-        return 0
+            stop = min(limit, start + self._block_tokens)
+            if stop <= above:
+                break
+            tail = prompt[start * TOKEN_BYTES : stop * TOKEN_BYTES]
+            if tail and start + self._held.evicted_checkpoints.within(node.key, tail) > max(above, start):
+                return True
+        return False
 
     def _load(self, plan: Plan) -> Restored | NoMatch:
         at = plan.restore_at

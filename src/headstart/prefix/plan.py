@@ -90,7 +90,7 @@ class Stored:
     blocks of canonical rows. `logits_at_end`: the logits at exactly the prompt's end are stored.
     `checkpoint_at_most(limit)`: the highest usable checkpoint at or below `limit`, 0 for none.
     `evicted_upto()`: how far the prompt was stored before something was evicted, as far as is
-    remembered. `evicted_checkpoint(limit)`: the same for checkpoints, 0 for none.
+    remembered. `checkpoint_evicted(above, limit)`: whether one was in above+1 .. limit.
     `elsewhere()`: leading tokens stored under another namespace of the same tenant.
     """
 
@@ -99,7 +99,7 @@ class Stored:
     logits_at_end: bool
     checkpoint_at_most: Callable[[int], int]
     evicted_upto: Callable[[], int]
-    evicted_checkpoint: Callable[[int], int]
+    checkpoint_evicted: Callable[[int, int], bool]
     elsewhere: Callable[[], int]
 
 
@@ -265,7 +265,7 @@ def _gap_reason(stored: Stored, length: int, restore_at: int, rules: Rules) -> R
         return Reason.NO_CHECKPOINT if on_grid > restore_at else Reason.NOT_CANONICAL
     if limit <= restore_at:
         return Reason.BUSY
-    evicted = stored.evicted_checkpoint(limit) > restore_at
+    evicted = stored.checkpoint_evicted(restore_at, limit)
     return Reason.EVICTED if evicted else Reason.NO_CHECKPOINT
 
 

@@ -71,16 +71,15 @@ class Recorder:
         """Takes the rows of `tokens`, which stand at position..position + len(tokens).
 
         `canonical`: made by prefill in chunks on the absolute grid. Raises ValueError where rows
-        and tokens differ in number.
+        and tokens differ in number (a layout without planes has no rows to count).
         """
-        if len(tokens) != len(rows):
-            raise ValueError(
-                f"{len(tokens)} tokens came with rows of {len(rows)}; their numbers must be equal"
-            )
+        count = len(tokens)
+        if len(rows) != count and self._holdings.layout.planes:
+            raise ValueError(f"{count} tokens came with rows of {len(rows)}; their numbers must be equal")
         data = token_bytes(tokens)
         at = 0
-        while at < len(rows) and self.active:
-            take = min(self._bt - len(self._head) // TOKEN_BYTES, len(rows) - at)
+        while at < count and self.active:
+            take = min(self._bt - len(self._head) // TOKEN_BYTES, count - at)
             self._append(
                 data[at * TOKEN_BYTES : (at + take) * TOKEN_BYTES], rows.cut(at, at + take), canonical
             )

@@ -16,7 +16,7 @@ from headstart.engines.base import Engine, Logits, SeqId
 from headstart.errors import EngineError, EngineFull
 from headstart.prefix.block import Checkpoint, RowBytes
 from headstart.prefix.cache import Failed, PrefixCache, Restored
-from headstart.prefix.plan import LiveView, Plan, StopKind, without_cache
+from headstart.prefix.plan import LiveView, Plan, Stop, StopKind, without_cache
 from headstart.prefix.record import Recorder
 from headstart.prefix.report import Reason, Tier
 from headstart.prefix.tokens import TokenRun, common_prefix
@@ -54,9 +54,13 @@ class Start:
 class Placement:
     """The live sequences of one engine and the ways to begin a new one. Engine thread only."""
 
-    def __init__(self, engine: Engine, cache: PrefixCache | None) -> None:
+    def __init__(
+        self, engine: Engine, cache: PrefixCache | None, block_tokens: int, grid_tokens: int
+    ) -> None:
         self._engine = engine
         self._cache = cache
+        self._block_tokens = block_tokens
+        self._grid = grid_tokens
         self.idle: list[Idle] = []
         """Least recently used first."""
 
@@ -208,6 +212,31 @@ class Placement:
             self.idle.append(Idle(run.seq, run.namespace, run.tokens[: run.position].copy()))
         run.seq = None
         run.recorder = None
+
+    def checkpoint(self, run: Running, stop: Stop) -> None:
+        """Stores the recurrent state of `run`, which stands at `stop`, and the rows before it."""
+        if run.recorder is None or run.seq is None:
+            return
+        self.record(run, run.position, flush=True)
+        if run.recorder.active:
+            state = Checkpoint(run.position, self._engine.checkpoint(run.seq))
+            run.recorder.put_checkpoint(state, stop.kind)
+
+    def keep(self, run: Running, before: int, *, prefill: bool) -> None:
+        """Stores rows of `run`, which has just read from `before` on, as soon as they are due: a
+        block's worth of them, or window rows before the engine loses them. On a grid every chunk is
+        stored by itself, because it is canonical or not as a whole."""
+        recorder = run.recorder
+        if recorder is None or not recorder.active:
+            return
+        if self._grid:
+            whole = prefill and before % self._grid == 0 and run.position - before == self._grid
+            self.record(run, run.position, canonical=whole)
+            return
+        pending = run.position - recorder.position
+        window = self._engine.layout.window_tokens
+        if pending >= self._block_tokens or (window and (prefill or pending >= max(1, window // 2))):
+            self.record(run, run.position)
 
     def record(self, run: Running, stop: int, *, flush: bool = False, canonical: bool = False) -> None:
         """Stores the rows of `run` up to token `stop`, and its end logits once their rows are in."""

@@ -12,12 +12,11 @@ import logging
 import threading
 import time
 from collections import Counter, deque
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from headstart.engines.base import Engine, Logits, Step
 from headstart.errors import ConfigError, EngineError, EngineFull, HeadstartError, RequestError
-from headstart.prefix.block import Checkpoint
-from headstart.prefix.cache import CacheStatistics, PrefixCache
+from headstart.prefix.cache import PrefixCache
 from headstart.prefix.keys import namespace_key
 from headstart.prefix.plan import Plan, Stop, StopKind
 from headstart.prefix.report import Reason, report
@@ -27,6 +26,7 @@ from headstart.serving.constraint import ConstraintCompiler
 from headstart.serving.placement import Placement, Start
 from headstart.serving.request import Failed, FinishReason, GenerationRequest
 from headstart.serving.sequence import Running, Sink
+from headstart.serving.snapshot import SchedulerSnapshot, Totals
 
 log = logging.getLogger(__name__)
 
@@ -43,37 +43,6 @@ class SchedulerSettings:
     block_tokens: int = 256
     checkpoint_interval_tokens: int = 2048
     reproducible: bool = False
-
-
-@dataclass(frozen=True)
-class SchedulerSnapshot:
-    """Where the scheduler stands, and totals since it started. Counted, never estimated."""
-
-    running: int = 0
-    waiting: int = 0
-    idle_sequences: int = 0
-    steps: int = 0
-    engine_s: float = 0.0
-    busy_s: float = 0.0
-    decoded_tokens: int = 0
-    prefilled_tokens: int = 0
-    shared_waits: int = 0
-    preemptions: int = 0
-    requests: dict[str, int] = field(default_factory=dict)
-    cache: CacheStatistics | None = None
-
-
-@dataclass
-class Totals:
-    """Running totals of the engine thread; see SchedulerSnapshot for the public form."""
-
-    steps: int = 0
-    engine_s: float = 0.0
-    busy_s: float = 0.0
-    decoded_tokens: int = 0
-    prefilled_tokens: int = 0
-    shared_waits: int = 0
-    preemptions: int = 0
 
 
 @dataclass(frozen=True)
@@ -100,7 +69,7 @@ class Scheduler:
         self._chunk_tokens = min(settings.prefill_chunk_tokens, engine.max_step_tokens)
         self._grid = self._chunk_tokens if settings.reproducible else 0
         self._cache = self._make_cache() if settings.cache_enabled else None
-        self._placement = Placement(engine, self._cache)
+        self._placement = Placement(engine, self._cache, settings.block_tokens, self._grid)
         self._limit = min(settings.max_concurrent_requests, engine.max_sequences)
         self._wake = threading.Condition()
         self._inbox: deque[Running] = deque()
@@ -355,28 +324,8 @@ class Scheduler:
                 run.end_logits = logits.copy()
             self._sample(run, logits)
         if stop is not None:
-            self._checkpoint(run, stop)
-        self._store(run, before, run.position, prefill=not was_decoding)
-
-    def _store(self, run: Running, before: int, position: int, *, prefill: bool) -> None:
-        recorder = run.recorder
-        if recorder is None or not recorder.active:
-            return
-        if self._grid:
-            full = prefill and before % self._grid == 0 and position - before == self._grid
-            self._placement.record(run, position, canonical=full)
-            return
-        pending = position - recorder.position
-        window = self._engine.layout.window_tokens
-        if pending >= self._settings.block_tokens or (window and (prefill or pending >= max(1, window // 2))):
-            self._placement.record(run, position)
-
-    def _checkpoint(self, run: Running, stop: Stop) -> None:
-        if run.recorder is None or run.seq is None:
-            return
-        self._placement.record(run, run.position, flush=True)
-        if run.recorder.active:
-            run.recorder.put_checkpoint(Checkpoint(run.position, self._engine.checkpoint(run.seq)), stop.kind)
+            self._placement.checkpoint(run, stop)
+        self._placement.keep(run, before, prefill=not was_decoding)
 
     def _sample(self, run: Running, logits: Logits) -> None:
         try:

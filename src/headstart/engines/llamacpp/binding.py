@@ -133,7 +133,10 @@ class Context:
         self.memory = llama_cpp.llama_get_memory(handle)
         if not self.memory:
             llama_cpp.llama_free(handle)
-            raise ModelError(f"a model of architecture {model.architecture} keeps no state between tokens")
+            raise ModelError(
+                f"a model of architecture {model.architecture} does not write text: it keeps no state "
+                "between tokens, as embedding models do. Use a text generation model."
+            )
         self.cells = int(llama_cpp.llama_n_ctx(handle))
         self.window_cells = _window_cells(log.containing("creating     SWA KV cache, size ="))
         self.compute_bytes = _compute_bytes(log.containing("compute buffer size ="))

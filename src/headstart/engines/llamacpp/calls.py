@@ -40,6 +40,16 @@ def _function(name: str, result: Any, *arguments: Any, long_running: bool = Fals
     return kind(result, *arguments)((name, _LIB))
 
 
+def _plain(name: str, result: Any) -> Any:
+    """`name` without declared arguments, for calls once a token of the vocabulary: no conversions.
+
+    The caller passes pointers as c_void_p, everything else as int.
+    """
+    function = getattr(ctypes.PyDLL(_LIB._name), name)
+    function.restype = result
+    return function
+
+
 decode = _function("llama_decode", _INT, _VOID, llama_cpp.llama_batch, long_running=True)
 get_logits_ith = _function("llama_get_logits_ith", _VOID, _VOID, _INT, long_running=True)
 memory_clear = _function("llama_memory_clear", None, _VOID, ctypes.c_bool)
@@ -68,6 +78,6 @@ tokenize = _function(
     ctypes.c_bool,
     long_running=True,
 )
-token_to_piece = _function("llama_token_to_piece", _INT, _VOID, _INT, _VOID, _INT, _INT, ctypes.c_bool)
-vocab_get_attr = _function("llama_vocab_get_attr", _INT, _VOID, _INT)
-vocab_is_eog = _function("llama_vocab_is_eog", ctypes.c_bool, _VOID, _INT)
+token_to_piece = _plain("llama_token_to_piece", _INT)
+vocab_get_attr = _plain("llama_vocab_get_attr", _INT)
+vocab_is_eog = _plain("llama_vocab_is_eog", ctypes.c_bool)

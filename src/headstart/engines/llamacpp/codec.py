@@ -259,7 +259,7 @@ def discover(data: Bytes, positions: Positions) -> Shape:
 
 def write_head(buffer: Bytes) -> int:
     """Writes what every blob starts with; the offset after it."""
-    buffer[:HEAD_BYTES] = np.frombuffer(struct.pack("<Ii", MAGIC, 0), np.uint8)
+    struct.pack_into("<Ii", buffer.data, 0, MAGIC, 0)
     return HEAD_BYTES
 
 
@@ -278,7 +278,7 @@ def write_kv(
     `positions`; `extra` likewise, and is empty where cells have no extra bytes.
     """
     cells = len(positions)
-    buffer[offset : offset + 8] = np.frombuffer(struct.pack("<II", 1, cells), np.uint8)
+    struct.pack_into("<II", buffer.data, offset, 1, cells)
     offset += 8
     if cells == 0:
         return offset
@@ -290,11 +290,10 @@ def write_kv(
     if shape.extra_bytes:
         _fill(meta[:, 8 : 8 + shape.extra_bytes], extra)
     offset += cells * width
-    buffer[offset : offset + 8] = np.frombuffer(struct.pack("<II", 0, len(shape.keys)), np.uint8)
+    struct.pack_into("<II", buffer.data, offset, 0, len(shape.keys))
     offset += 8
     for tensor, chunks in zip(shape.tensors, planes, strict=True):
-        head = TENSOR_HEAD.pack(tensor.type, tensor.row_bytes)
-        buffer[offset : offset + TENSOR_HEAD.size] = np.frombuffer(head, np.uint8)
+        TENSOR_HEAD.pack_into(buffer.data, offset, tensor.type, tensor.row_bytes)
         offset += TENSOR_HEAD.size
         nbytes = cells * tensor.row_bytes
         _fill(buffer[offset : offset + nbytes].reshape(cells, tensor.row_bytes), chunks)

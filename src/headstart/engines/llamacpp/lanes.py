@@ -111,7 +111,7 @@ class Lanes:
             run = Run(LANE_SEQUENCE, lane.position, step.tokens, step.wants_logits)
             logits = lane.context.decode([run])[0]
         lane.position += len(step.tokens)
-        if lane.context.window_cells:
+        if self.layout.window_tokens:
             lane.window_start = max(lane.window_start, lane.position - lane.context.window_cells)
         return logits
 

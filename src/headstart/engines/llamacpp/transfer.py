@@ -25,8 +25,10 @@ from headstart.prefix.block import Bytes, RowBytes
 
 __all__ = ["RowTransfer", "Transfer", "WindowRows"]
 
-PIECE_BYTES = 32 << 20
+PIECE_BYTES = 16 << 20
 """Rows go in in pieces of about this size: a bounded buffer that stays warm in the processor's cache."""
+LONE_PIECE_BYTES = 128 << 20
+"""The same where dropping the scratch goes through all cells (see `_drop_scratch`)."""
 
 
 @dataclass(frozen=True)
@@ -40,16 +42,20 @@ class WindowRows:
     def stop(self) -> int:
         return self.start + sum(map(len, self.pieces))
 
-    def column(self, plane: int, start: int, stop: int) -> list[Bytes]:
-        """One plane's rows start..stop, which must be there."""
-        chunks: list[Bytes] = []
+    def spans(self, start: int, stop: int) -> list[tuple[tuple[Bytes, ...], slice]]:
+        """Where rows start..stop lie: the planes of the pieces that have some of them, and which ones."""
+        found = []
         at = self.start
         for piece in self.pieces:
             low, high = max(start, at), min(stop, at + len(piece))
             if low < high:
-                chunks.append(piece.planes[plane][low - at : high - at])
+                found.append((piece.planes, slice(low - at, high - at)))
             at += len(piece)
-        return chunks
+        return found
+
+    def column(self, plane: int, start: int, stop: int) -> list[Bytes]:
+        """One plane's rows start..stop, which must be there."""
+        return [planes[plane][rows] for planes, rows in self.spans(start, stop)]
 
 
 def _zeros(rows: int, width: int) -> Bytes:
@@ -80,6 +86,7 @@ class RowTransfer:
         self._state = state
         self._scratch = scratch
         self._lone = lone
+        self._keeps_lone = lone is not None and state.checkpoint_bytes > 0
         self._ring_cells = context.window_cells if lone is not None else 0
         self._buffer: Bytes = np.empty(0, np.uint8)
 
@@ -146,9 +153,11 @@ class RowTransfer:
         if full is None:
             return
         row_bytes = max(1, self._state.row_bytes(windowed=False))
-        step = max(1, PIECE_BYTES // row_bytes)
+        piece_bytes = LONE_PIECE_BYTES if self._keeps_lone else PIECE_BYTES
+        step = max(1, piece_bytes // row_bytes)
         source = WindowRows(tuple(rows), 0)
-        for start in range(0, position, step):
+        self._context.set_state(sequence, self._piece(source, 0, min(position, step)), partial=False)
+        for start in range(step, position, step):
             stop = min(position, start + step)
             self._context.set_state(self._scratch, self._piece(source, start, stop), partial=False)
             self._context.copy_sequence(self._scratch, sequence, start, stop)
@@ -161,10 +170,13 @@ class RowTransfer:
         size += sum(part.shape.nbytes(0 if part.windowed else stop - start, 1) for part in state.parts)
         buffer = self._space(size)
         offset = codec.write_head(buffer)
-        extra = [] if state.extra_plane is None else source.column(state.extra_plane, start, stop)
+        spans = source.spans(start, stop)
+        extra = (
+            [] if state.extra_plane is None else [planes[state.extra_plane][rows] for planes, rows in spans]
+        )
         for part in state.parts:
             positions = np.arange(start, start if part.windowed else stop, dtype=np.int32)
-            columns = [source.column(plane, start, stop) for plane in range(part.start, part.stop)]
+            columns = [[planes[i][rows] for planes, rows in spans] for i in range(part.start, part.stop)]
             offset = codec.write_kv(buffer, offset, part.shape, positions, extra=extra, planes=columns)
         return self._with_recurrent(buffer, offset, state.empty_recurrent)
 
@@ -250,9 +262,10 @@ class RowTransfer:
         return self._buffer
 
     def _drop_scratch(self) -> None:
-        """Empties the scratch sequence. In a lane the other sequence is the only one to keep, which
-        also works where the scratch has no recurrent state and could not be removed by itself."""
-        if self._lone is not None:
+        """Empties the scratch sequence. In a lane of a recurrent model its number is beyond those that
+        have recurrent state, so llama.cpp refuses to remove it; keeping only the other sequence works,
+        but costs time for every cell that one has."""
+        if self._lone is not None and self._keeps_lone:
             self._context.keep_only(self._lone)
         else:
             self._context.remove(self._scratch)

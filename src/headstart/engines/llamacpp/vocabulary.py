@@ -20,24 +20,24 @@ PIECE_BYTES = 256
 
 def read_vocabulary(model: Model) -> Vocabulary:
     """All pieces of a model. Control tokens are spelled, such as b"<|im_end|>"."""
-    vocab, count = model.vocab, model.vocab_size
+    vocab, count = ctypes.c_void_p(model.vocab), model.vocab_size
     get_attr, is_eog = calls.vocab_get_attr, calls.vocab_is_eog
     control_bit = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL
-    bos, eos = llama_cpp.llama_vocab_bos(vocab), llama_cpp.llama_vocab_eos(vocab)
+    bos, eos = llama_cpp.llama_vocab_bos(model.vocab), llama_cpp.llama_vocab_eos(model.vocab)
     return Vocabulary(
         pieces=_pieces(model),
         control=frozenset(t for t in range(count) if get_attr(vocab, t) & control_bit),
         end_of_generation=frozenset(t for t in range(count) if is_eog(vocab, t)),
         bos=bos if bos >= 0 else None,
         eos=eos if eos >= 0 else None,
-        adds_bos=bool(llama_cpp.llama_vocab_get_add_bos(vocab)),
+        adds_bos=bool(llama_cpp.llama_vocab_get_add_bos(model.vocab)),
     )
 
 
 def _pieces(model: Model) -> list[bytes]:
-    vocab, to_piece = model.vocab, calls.token_to_piece
+    vocab, to_piece = ctypes.c_void_p(model.vocab), calls.token_to_piece
     buffer = ctypes.create_string_buffer(PIECE_BYTES)
-    address, view = ctypes.addressof(buffer), memoryview(buffer)
+    address, view = ctypes.c_void_p(ctypes.addressof(buffer)), memoryview(buffer)
     pieces = []
     for token in range(model.vocab_size):
         length = to_piece(vocab, token, address, PIECE_BYTES, 0, True)
@@ -47,7 +47,8 @@ def _pieces(model: Model) -> list[bytes]:
 
 def _long_piece(model: Model, token: int, length: int) -> bytes:
     buffer = ctypes.create_string_buffer(length)
-    calls.token_to_piece(model.vocab, token, ctypes.addressof(buffer), length, 0, True)
+    address = ctypes.c_void_p(ctypes.addressof(buffer))
+    calls.token_to_piece(ctypes.c_void_p(model.vocab), token, address, length, 0, True)
     return buffer.raw
 
 
