@@ -28,7 +28,7 @@ CREATE TABLE IF NOT EXISTS entries (
     stop TEXT NOT NULL,
     nbytes INTEGER NOT NULL,
     hits INTEGER NOT NULL,
-    used_s INTEGER NOT NULL
+    used_s REAL NOT NULL
 ) WITHOUT ROWID;
 """
 _KINDS = (EntryKind.BLOCK, EntryKind.CHECKPOINT, EntryKind.LOGITS)
@@ -47,7 +47,7 @@ class Listed:
     head: Head
     nbytes: int
     hits: int
-    used_s: int
+    used_s: float
 
 
 class Catalog:
@@ -127,10 +127,11 @@ class Catalog:
     def remove(self, keys: Iterable[bytes]) -> None:
         self._db.executemany("DELETE FROM entries WHERE key=?", ((key,) for key in keys))
 
-    def touch(self, uses: Iterable[tuple[bytes, int, int]]) -> None:
+    def touch(self, uses: Iterable[tuple[bytes, int, float]]) -> None:
         """Notes uses: (key, hits, used_s)."""
         self._db.executemany(
-            "UPDATE entries SET hits=?, used_s=? WHERE key=?", ((hits, used_s, key) for key, hits, used_s in uses)
+            "UPDATE entries SET hits=?, used_s=? WHERE key=?",
+            ((hits, used_s, key) for key, hits, used_s in uses),
         )
 
     def commit(self) -> None:

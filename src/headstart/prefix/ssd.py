@@ -219,7 +219,11 @@ def _joined(buffers: list[bytes | Array]) -> Iterator[Any]:
         if len(small) > 1 << 20:
             yield bytes(small)
             small.clear()
-        small += memoryview(buffer).cast("B") if isinstance(buffer, bytes) else buffer.reshape(-1).view(np.uint8).data
+        small += (
+            memoryview(buffer).cast("B")
+            if isinstance(buffer, bytes)
+            else buffer.reshape(-1).view(np.uint8).data
+        )
     yield bytes(small)
 
 

@@ -63,7 +63,7 @@ class Writer:
         self._flush_interval_s = flush_interval_s
         self._news = threading.Condition()
         self._jobs: deque[Save | Remove] = deque()
-        self._uses: dict[bytes, tuple[int, int]] = {}
+        self._uses: dict[bytes, tuple[int, float]] = {}
         self._answers: deque[Saved] = deque()
         self._queued_bytes = 0
         self._closing = False
@@ -90,7 +90,7 @@ class Writer:
             self._jobs.append(remove)
             self._news.notify()
 
-    def note_use(self, key: bytes, hits: int, used_s: int) -> None:
+    def note_use(self, key: bytes, hits: int, used_s: float) -> None:
         """The catalog will know of a use after the next commit."""
         with self._news:
             self._uses[key] = (hits, used_s)
@@ -179,7 +179,7 @@ class Writer:
             self._answers.append(Saved(job, 0, error))
             return
         self.written_bytes += size
-        self._catalog.put([Listed(job.head.key, job.head, size, job.hits, int(time.time()))])
+        self._catalog.put([Listed(job.head.key, job.head, size, job.hits, time.time())])
         self._answers.append(Saved(job, size))
 
     def _commit(self) -> None:
