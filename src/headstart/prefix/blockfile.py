@@ -88,7 +88,8 @@ class Head:
 
 def checksum(data: Array) -> str:
     """BLAKE3 of an array's bytes, 32 hex digits."""
-    return blake3(np.ascontiguousarray(data).reshape(-1).view(np.uint8)).digest(CHECKSUM_BYTES).hex()
+    raw = memoryview(np.ascontiguousarray(data).reshape(-1).view(np.uint8).data)
+    return blake3(raw).digest(CHECKSUM_BYTES).hex()
 
 
 def encode(head: Head, tensors: Mapping[str, Array]) -> list[bytes | Array]:

@@ -32,6 +32,7 @@ class Reason(StrEnum):
     BUSY             the rows are only in a sequence that is running and could not be shared
     IO_ERROR         reading stored state failed
     CORRUPT          stored state was damaged and was not used
+    UNREADABLE_VERSION  stored state was written in a form this version does not read
     ENGINE_REFUSED   the engine did not take the state
     """
 
@@ -45,6 +46,7 @@ class Reason(StrEnum):
     BUSY = "busy"
     IO_ERROR = "io_error"
     CORRUPT = "corrupt"
+    UNREADABLE_VERSION = "unreadable_version"
     ENGINE_REFUSED = "engine_refused"
 
 

@@ -47,6 +47,8 @@ class Shelf:
         self.blocks = 0
         self.marks = 0
         self.evicted = 0
+        self.superseded: list[bytes] = []
+        """Keys of partial blocks whose files may go once the longer ones are written."""
         self._sizes: dict[bytes, int] = {}
         self._nodes: dict[bytes, Node] = {}
         self._pins: dict[Node, int] = {}
@@ -130,8 +132,11 @@ class Shelf:
         if head.kind is EntryKind.BLOCK:
             if child_starting_with(parent, head.tokens) is not None:
                 return None
+            shorter = child_prefix_of(parent, head.tokens)
             entry = self.tree.attach(parent, head.tokens, head.key)
             entry.canonical = head.canonical
+            if shorter is not None:
+                self._supersede(shorter, entry)
         else:
             marks = parent.marks
             present = marks and at_tail(
@@ -144,6 +149,15 @@ class Shelf:
         self._count(entry, head.key, nbytes)
         self._offer(entry)
         return entry
+
+    def _supersede(self, shorter: Node, longer: Node) -> None:
+        """A partial block goes when a longer one that begins with it comes; its marks stay."""
+        longer.hits = shorter.hits
+        self.tree.detach(shorter, longer)
+        self._uncount(shorter)
+        self._pins.pop(shorter, None)
+        assert isinstance(shorter.payload, OnDisk)
+        self.superseded.append(shorter.payload.key)
 
     def written(self, key: bytes, nbytes: int) -> None:
         """The file of an entry is there and has `nbytes`."""

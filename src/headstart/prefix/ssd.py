@@ -18,7 +18,6 @@ import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -122,7 +121,9 @@ class SsdFiles:
         except OSError as error:
             raise StoreFileError(_reason_of(error), f"{path} cannot be read: {error.strerror}") from error
         except BlockFileError as error:
-            reason = Reason.VERSION if error.damage is Damage.UNREADABLE_VERSION else Reason.CORRUPT
+            reason = (
+                Reason.UNREADABLE_VERSION if error.damage is Damage.UNREADABLE_VERSION else Reason.CORRUPT
+            )
             raise StoreFileError(reason, f"{path}: {error}") from error
         if (head.namespace, head.key, head.kind) != (namespace, key, kind):
             raise StoreFileError(Reason.CORRUPT, f"{path} holds another entry than its name says")
@@ -139,7 +140,9 @@ class SsdFiles:
         except OSError as error:
             raise StoreFileError(_reason_of(error), f"{found.path}: {error.strerror}") from error
         except BlockFileError as error:
-            reason = Reason.VERSION if error.damage is Damage.UNREADABLE_VERSION else Reason.CORRUPT
+            reason = (
+                Reason.UNREADABLE_VERSION if error.damage is Damage.UNREADABLE_VERSION else Reason.CORRUPT
+            )
             raise StoreFileError(reason, f"{found.path}: {error}") from error
         if (head.namespace, head.key) != (found.namespace, found.key):
             raise StoreFileError(Reason.CORRUPT, f"{found.path} holds another entry than its name says")
@@ -201,7 +204,7 @@ def _write_whole(path: Path, buffers: list[bytes | Array]) -> int:
     try:
         size = 0
         for buffer in _joined(buffers):
-            view = memoryview(buffer).cast("B")
+            view = memoryview(buffer)
             while view:
                 written = os.write(file, view)
                 size += written
@@ -212,19 +215,18 @@ def _write_whole(path: Path, buffers: list[bytes | Array]) -> int:
     return size
 
 
-def _joined(buffers: list[bytes | Array]) -> Iterator[Any]:
-    """Small buffers put together, so that an entry of many planes is few calls."""
-    small = bytearray()
+def _joined(buffers: list[bytes | Array]) -> Iterator[bytes]:
+    """Small buffers put together, so that an entry of many planes is written in few calls."""
+    small: list[bytes] = []
+    size = 0
     for buffer in buffers:
-        if len(small) > 1 << 20:
-            yield bytes(small)
-            small.clear()
-        small += (
-            memoryview(buffer).cast("B")
-            if isinstance(buffer, bytes)
-            else buffer.reshape(-1).view(np.uint8).data
-        )
-    yield bytes(small)
+        part = buffer if isinstance(buffer, bytes) else buffer.tobytes()
+        small.append(part)
+        size += len(part)
+        if size > 1 << 20:
+            yield b"".join(small)
+            small, size = [], 0
+    yield b"".join(small)
 
 
 @contextlib.contextmanager
@@ -248,7 +250,7 @@ def _read_whole(path: Path) -> npt.NDArray[np.uint8]:
 def _read_into(file: int, data: npt.NDArray[np.uint8]) -> int:
     at = 0
     while at < len(data):
-        count = os.readv(file, [memoryview(data)[at:]])
+        count = os.readv(file, [memoryview(data.data)[at:]])
         if not count:
             break
         at += count
