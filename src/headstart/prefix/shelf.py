@@ -24,6 +24,7 @@ from headstart.prefix.tree import (
     Node,
     Tree,
     at_tail,
+    child_prefix_of,
     child_starting_with,
     covered,
     prefixes,
@@ -32,10 +33,11 @@ from headstart.prefix.tree import (
 
 @dataclass(frozen=True, eq=False)
 class OnDisk:
-    """The payload of an entry: its file. `file_bytes` is 0 while it is being written."""
+    """The payload of an entry: which file it is."""
 
+    namespace: bytes
     key: bytes
-    file_bytes: int
+    kind: EntryKind
 
 
 class Shelf:
@@ -47,8 +49,7 @@ class Shelf:
         self.blocks = 0
         self.marks = 0
         self.evicted = 0
-        self.superseded: list[bytes] = []
-        """Keys of partial blocks whose files may go once the longer ones are written."""
+        self._superseded: list[bytes] = []
         self._sizes: dict[bytes, int] = {}
         self._nodes: dict[bytes, Node] = {}
         self._pins: dict[Node, int] = {}
@@ -91,7 +92,7 @@ class Shelf:
 
     def _take_in(self, entry: Node | Mark, listed: Listed) -> None:
         entry.hits, entry.clock = listed.hits, listed.used_s
-        self._count(entry, listed.key, listed.nbytes)
+        self._count(entry, listed.head, listed.key, listed.nbytes)
         if isinstance(entry, Mark):
             self._offer(entry)
 
@@ -101,8 +102,8 @@ class Shelf:
         self.tree.add_mark(mark)
         return mark
 
-    def _count(self, entry: Node | Mark, key: bytes, nbytes: int) -> None:
-        entry.payload = OnDisk(key, nbytes)
+    def _count(self, entry: Node | Mark, head: Head, key: bytes, nbytes: int) -> None:
+        entry.payload = OnDisk(head.namespace, key, head.kind)
         self._sizes[key] = nbytes
         self.used_bytes += nbytes
         if isinstance(entry, Node):
@@ -146,7 +147,7 @@ class Shelf:
                 return None
             entry = self._hang(parent, head, nbytes)
         entry.clock = time.time()
-        self._count(entry, head.key, nbytes)
+        self._count(entry, head, head.key, nbytes)
         self._offer(entry)
         return entry
 
@@ -157,7 +158,13 @@ class Shelf:
         self._uncount(shorter)
         self._pins.pop(shorter, None)
         assert isinstance(shorter.payload, OnDisk)
-        self.superseded.append(shorter.payload.key)
+        self._superseded.append(shorter.payload.key)
+
+    def take_superseded(self) -> list[bytes]:
+        """Keys of partial blocks that were replaced since the last call: their files may go once
+        the longer ones are written."""
+        taken, self._superseded = self._superseded, []
+        return taken
 
     def written(self, key: bytes, nbytes: int) -> None:
         """The file of an entry is there and has `nbytes`."""

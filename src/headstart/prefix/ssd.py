@@ -42,6 +42,7 @@ TEMPORARY = ".tmp-"
 CATALOG = "catalog.sqlite"
 LOCK = "lock"
 _HEAD_READ_BYTES = 64 << 10
+_DAMAGE = {Damage.CORRUPT: Reason.CORRUPT, Damage.UNREADABLE_VERSION: Reason.UNREADABLE_VERSION}
 
 
 class StoreFileError(Exception):

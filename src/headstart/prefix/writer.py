@@ -100,6 +100,11 @@ class Writer:
         return [self._answers.popleft() for _ in range(len(self._answers))]
 
     @property
+    def has_room(self) -> bool:
+        """Whether less than half of the queue is in use."""
+        return self._queued_bytes * 2 <= self._queue_bytes
+
+    @property
     def queued(self) -> int:
         """Jobs not yet done."""
         return len(self._jobs) + self._busy
