@@ -187,22 +187,21 @@ class SsdTier:
             for mark in covering(entry.parent, entry.tokens):
                 self._try_save(mark)
 
-    def _try_save(self, entry: Node | Mark) -> bool:
-        """Whether the entry is on its way or there already."""
+    def _try_save(self, entry: Node | Mark, *, again: bool = False) -> bool:
+        """Whether the entry is on its way or there already. What comes while others wait, waits too:
+        a block is written after the one before it."""
         head = _head_of(entry)
         if head is None or entry.payload is None or entry.payload is LOST:
             return False
         if head.key in self.shelf:
             return True
-        if time.monotonic() < self._paused_until_s:
+        if time.monotonic() < self._paused_until_s or (self._unsaved and not again):
             return self._later(entry)
         tensors = self._tensors(entry)
         nbytes = sum(array.nbytes for array in tensors.values()) + len(head.tokens)
-        if not self._make_room(nbytes):
-            self.counts.refused += 1
-            return False
-        placed = self.shelf.add(head, nbytes)
+        placed = self.shelf.add(head, nbytes) if self._make_room(nbytes) else None
         if placed is None:
+            self.counts.refused += 1
             return False
         assert self._writer is not None
         if not self._writer.offer(Save(placed, head, tensors, nbytes, entry.hits)):
@@ -257,7 +256,8 @@ class SsdTier:
         if self._unsaved and time.monotonic() >= self._paused_until_s and self._writer.has_room:
             for _ in range(len(self._unsaved)):
                 entry = self._unsaved.popleft()
-                if not self._try_save(entry) and self._unsaved and self._unsaved[-1] is entry:
+                if not self._try_save(entry, again=True) and self._unsaved and self._unsaved[-1] is entry:
+                    self._unsaved.rotate(1)
                     break
 
     def _take_in(self, answer: Saved) -> None:
