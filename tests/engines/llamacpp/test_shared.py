@@ -19,7 +19,7 @@ from tests.engines.equality import (
 )
 from tests.engines.llamacpp.conftest import LoadTiny
 
-from headstart.engines.base import Engine, Step
+from headstart.engines.base import Engine, Logits, SeqId, Step
 from headstart.engines.llamacpp.engine import LlamaCppEngine
 from headstart.engines.llamacpp.options import Batching
 from headstart.errors import EngineError, EngineFull
@@ -48,7 +48,7 @@ def test_facts_say_what_holds(load_tiny: LoadTiny, model: str) -> None:
     engine = shared(load_tiny, model)
     assert engine.batches_sequences and engine.shares_rows
     assert engine.facts.state_proved
-    assert not engine.facts.restore_equals_cold
+    assert not engine.facts.exact_repeat and not engine.facts.restore_equals_cold
     assert any("within rounding" in note for note in engine.facts.notes)
 
 
@@ -99,6 +99,24 @@ def test_a_fork_and_its_source_go_their_own_ways(load_tiny: LoadTiny, model: str
     assert not compare(b, cold_logits(engine, joined(trunk, right), sizes)).differs(NEAR)
     cold = cold_logits(engine, joined(trunk, right, trunk[:1]), (*sizes, 1))
     assert not compare(again, cold).differs(NEAR)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_steps_of_any_lengths_go_into_one_batch(load_tiny: LoadTiny, model: str) -> None:
+    engine = shared(load_tiny, model)
+    random = np.random.default_rng(7)
+    prompts = [random_tokens(random, engine, 160) for _ in range(3)]
+    seqs = [engine.open() for _ in prompts]
+    for sizes in ((1, 100, 37), (100, 1, 1), (59, 59, 122)):
+        steps = []
+        for seq, prompt, size in zip(seqs, prompts, sizes, strict=True):
+            at = engine.position(seq)
+            steps.append(Step(seq, prompt[at : at + size], at + size == 160))
+        logits = engine.forward(steps)
+    for seq, prompt, got in zip(seqs, prompts, logits, strict=True):
+        assert engine.position(seq) == 160
+        assert got is not None
+        assert not compare(got, cold_logits_of(engine, seq, prompt)).differs(NEAR)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -180,10 +198,11 @@ def test_window_rows_that_are_gone_are_asked_for(load_tiny: LoadTiny) -> None:
     fork = engine.fork(seq, 300, recording.rows.cut(300 - engine.layout.window_tokens, 300), None)
     got = engine.forward([Step(fork, tokens[:20], True)])[0]
     assert got is not None
-    assert not compare(got, cold_logits_of(engine, joined(tokens[:300], tokens[:20]))).differs(NEAR)
-    for each in (fork, seq):
-        engine.close(each)
+    engine.close(seq)
+    assert not compare(got, cold_logits_of(engine, fork, joined(tokens[:300], tokens[:20]))).differs(NEAR)
 
 
-def cold_logits_of(engine: Engine, tokens: TokenRun) -> np.ndarray:
-    return cold_logits(engine, tokens, (*split(len(tokens) - 20), 20))
+def cold_logits_of(engine: Engine, seq: SeqId, tokens: TokenRun) -> Logits:
+    """A cold run in the room of `seq`, which is closed."""
+    engine.close(seq)
+    return cold_logits(engine, tokens, split(len(tokens)))

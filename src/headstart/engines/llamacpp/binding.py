@@ -60,11 +60,13 @@ class Model:
 
     @property
     def generates(self) -> bool:
-        """Whether it is a model that writes text token by token."""
+        """Whether it is a model that writes text token by token. One that pools is for embeddings."""
+        pooling = self.metadata.get(f"{self.architecture}.pooling_type", "0")
         return (
             bool(llama_cpp.llama_model_has_decoder(self.handle))
             and not llama_cpp.llama_model_has_encoder(self.handle)
             and not llama_cpp.llama_model_is_diffusion(self.handle)
+            and int(pooling) == llama_cpp.LLAMA_POOLING_TYPE_NONE
         )
 
     def chat_template(self) -> str | None:
@@ -169,6 +171,8 @@ class Context:
         Raises EngineFull when there are not enough cells: llama.cpp has then changed nothing.
         Raises EngineError when the computation failed: the sequences are then not to be used again.
         """
+        if sum(len(run.tokens) for run in runs) > len(self._tokens):
+            raise EngineError(f"a batch has more than {len(self._tokens)} tokens")
         at = 0
         ends = []
         for run in runs:

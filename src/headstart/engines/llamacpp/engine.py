@@ -92,6 +92,8 @@ def load(
     with ExitStack() as undo:
         model = Model(files.first, n_gpu_layers=options.n_gpu_layers)
         undo.callback(model.free)
+        if not model.vocab_size:
+            raise ModelError(f"{files.first.name} has no vocabulary")
         if not model.generates:
             raise ModelError(
                 f"{files.first.name} ({model.architecture}) does not write text: it is an encoder, an "

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 
 import llama_cpp
 
 from headstart.engines.base import EngineFacts
 from headstart.engines.llamacpp.binding import Model
-from headstart.engines.llamacpp.options import LlamaCppOptions
+from headstart.engines.llamacpp.options import KvType, LlamaCppOptions
 from headstart.engines.llamacpp.probe import Proof
 from headstart.engines.llamacpp.source import ModelFiles
 
@@ -53,6 +54,11 @@ def _parts(
         "state_version": f"{llama_cpp.LLAMA_STATE_SEQ_VERSION}.{CODEC_VERSION}",
         "state_kind": "rows" if state_proved else "snapshots",
     }
+    rotation = os.environ.get(
+        "LLAMA_ATTN_ROT_DISABLE"
+    )  # llama.cpp turns quantized keys and values unless set
+    if rotation is not None and options.kv_type is not KvType.F16:
+        parts["attention_rotation"] = f"disabled {rotation}"
     original = model.metadata.get(f"{model.architecture}.rope.scaling.original_context_length")
     if original is not None:
         parts["rope_factors"] = "long" if cells > int(original) else "short"

@@ -31,6 +31,15 @@ chunks take other paths through ggml's matrix products. All tokens are 3 more th
 the rest is a multiple of 16: products that take rows in groups treat the last row differently."""
 DECODED = 4
 RING_BYTES = 256 << 20
+SHARED_CELLS = "sequences share cells: replies equal a cold run within rounding, not bit for bit"
+NOT_EQUAL = (
+    "a prompt restored inside a chunk equals a cold run within rounding, not bit for bit: "
+    "this model's matrix products depend on the shape of the chunk"
+)
+NOT_EQUAL_RECURRENT = (
+    "a restored prompt equals, bit for bit, a cold run that stops at the same checkpoints; "
+    "a run without stops differs within rounding"
+)
 FLOORS = 4.0
 """How many times the difference of two cold runs a restored one may differ, where bits do not repeat."""
 
@@ -95,21 +104,19 @@ class _Probe:
         state = np.array_equal(cold, restored) or self._within_floor(middle, cold, restored, notes)
         if not state:
             return Proof(False, False, False, tuple(notes))
-        exact = self._repeats(end, decoded) and self._ring_repeats(end, notes)
-        if not exact and isinstance(self._sequences, Lanes):
-            notes.append("a repeated prompt does not go on bit for bit on this machine")
-        equal = compare_with_one_chunk and isinstance(self._sequences, Lanes) and self._equals_cold(restored)
         if isinstance(self._sequences, Shared):
-            notes.append("sequences share cells: replies equal a cold run within rounding, not bit for bit")
-        elif not compare_with_one_chunk:
+            self.close_all()
+            return Proof(True, False, False, (SHARED_CELLS,))
+        exact = self._repeats(end, decoded) and self._ring_repeats(end, notes)
+        if not exact:
+            notes.append("a repeated prompt does not go on bit for bit on this machine")
+        equal = compare_with_one_chunk and self._equals_cold(restored)
+        if not compare_with_one_chunk:
             notes.append(
                 "whether a restored prompt equals a cold one bit for bit was not probed (large model)"
             )
         elif not equal:
-            notes.append(
-                "a prompt restored inside a chunk equals a cold run within rounding, not bit for bit: "
-                "this model's matrix products depend on the shape of the chunk"
-            )
+            notes.append(NOT_EQUAL_RECURRENT if self._sequences.layout.recurrent else NOT_EQUAL)
         self.close_all()
         return Proof(True, exact, equal, tuple(notes))
 
@@ -181,7 +188,7 @@ class _Probe:
         behind it."""
         layout, cells = self._sequences.layout, self._sequences.window_cells
         start = cells - 2
-        if not cells or start + 2 * DECODED > layout.context_tokens or isinstance(self._sequences, Shared):
+        if not cells or start + 2 * DECODED > layout.context_tokens:
             return True
         if layout.row_bytes * cells > RING_BYTES or layout.recurrent:
             notes.append("whether sequences longer than the window repeat bit for bit was not probed")

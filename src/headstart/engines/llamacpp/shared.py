@@ -76,6 +76,8 @@ class Shared:
 
     def forward(self, steps: Sequence[Step]) -> list[Logits | None]:
         """One llama_decode for all steps, so that either all are read or none."""
+        if len({step.seq for step in steps}) < len(steps):
+            raise EngineError("a sequence has two steps in one call")
         runs = [self._run(step) for step in steps]
         if not runs:
             return []
