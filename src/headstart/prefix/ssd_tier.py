@@ -199,9 +199,11 @@ class SsdTier:
             return self._later(entry)
         tensors = self._tensors(entry)
         nbytes = sum(array.nbytes for array in tensors.values()) + len(head.tokens)
-        placed = self.shelf.add(head, nbytes) if self._make_room(nbytes) else None
-        if placed is None:
+        if not self._make_room(nbytes):
             self.counts.refused += 1
+            return False
+        placed = self.shelf.add(head, nbytes)
+        if placed is None:
             return False
         assert self._writer is not None
         if not self._writer.offer(Save(placed, head, tensors, nbytes, entry.hits)):
