@@ -98,7 +98,9 @@ class Engine(Protocol):
         """A new empty sequence. Raises EngineFull when `max_sequences` are open."""
         ...
 
-    def fork(self, seq: SeqId, position: int, window_rows: RowBytes | None, checkpoint: bytes | None) -> SeqId:
+    def fork(
+        self, seq: SeqId, position: int, window_rows: RowBytes | None, checkpoint: bytes | None
+    ) -> SeqId:
         """A new sequence that stands at `position` of `seq`, which goes on unchanged.
 
         Arguments as for `cut`. Only where `shares_rows`. Raises EngineFull.

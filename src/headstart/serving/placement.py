@@ -16,6 +16,7 @@ from headstart.engines.base import Engine, Logits, SeqId
 from headstart.errors import EngineError, EngineFull
 from headstart.prefix.block import Checkpoint, RowBytes
 from headstart.prefix.cache import Failed, PrefixCache, Restored
+from headstart.prefix.fetch import Fetch
 from headstart.prefix.plan import LiveView, Plan, Stop, StopKind, without_cache
 from headstart.prefix.record import Recorder
 from headstart.prefix.report import Reason, Tier
@@ -86,6 +87,12 @@ class Placement:
         if plan.fork_from is not None and self._publish(SeqId(plan.fork_from), plan.fork_at, running):
             plan = self._cache.plan(run.namespace, run.tokens, self.views(running), run.request.hints)
         return plan
+
+    def fetch(self, run: Running, running: list[Running], wake: Callable[[], None]) -> Fetch | None:
+        """Starts bringing back from the SSD what `run` could resume with; None where that is nothing."""
+        if self._cache is None or not run.request.use_cache:
+            return None
+        return self._cache.fetch(self.plan(run, running), wake)
 
     def _publish(self, seq: SeqId, stop: int, running: list[Running]) -> bool:
         """Stores the rows of live sequence `seq` up to `stop`, so that another can start from them."""

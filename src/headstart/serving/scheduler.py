@@ -19,7 +19,8 @@ from headstart.errors import ConfigError, EngineError, EngineFull, HeadstartErro
 from headstart.prefix.cache import PrefixCache
 from headstart.prefix.keys import namespace_key
 from headstart.prefix.plan import Plan, Stop, StopKind
-from headstart.prefix.report import Reason, report
+from headstart.prefix.report import Reason, Tier, report
+from headstart.prefix.ssd_tier import SsdTier
 from headstart.serving.admission import check_prompt, check_queue, shared_unread
 from headstart.serving.chunking import chunk_end, next_prefill
 from headstart.serving.constraint import ConstraintCompiler
@@ -29,6 +30,12 @@ from headstart.serving.sequence import Running, Sink
 from headstart.serving.snapshot import SchedulerSnapshot, Totals
 
 log = logging.getLogger(__name__)
+
+IDLE_S = 30.0
+"""After so long without work the ends of sequences are saved too. Sooner, a conversation that goes
+on would have them written again and again."""
+MOST_FETCHES = 4
+"""Requests whose state may be on its way from the SSD at one time."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +63,11 @@ class Scheduler:
     """Serves requests on one engine. `start`, any number of `submit`, `stop`."""
 
     def __init__(
-        self, engine: Engine, settings: SchedulerSettings, compiler: ConstraintCompiler | None = None
+        self,
+        engine: Engine,
+        settings: SchedulerSettings,
+        compiler: ConstraintCompiler | None = None,
+        ssd: SsdTier | None = None,
     ) -> None:
         if settings.reproducible and engine.batches_sequences:
             raise ConfigError(
@@ -68,7 +79,7 @@ class Scheduler:
         self._compiler = compiler
         self._chunk_tokens = min(settings.prefill_chunk_tokens, engine.max_step_tokens)
         self._grid = self._chunk_tokens if settings.reproducible else 0
-        self._cache = self._make_cache() if settings.cache_enabled else None
+        self._cache = self._make_cache(ssd) if settings.cache_enabled else None
         self._placement = Placement(engine, self._cache, settings.block_tokens, self._grid)
         self._limit = min(settings.max_concurrent_requests, engine.max_sequences)
         self._wake = threading.Condition()
@@ -76,6 +87,8 @@ class Scheduler:
         self._waiting: deque[Running] = deque()
         self._running: list[Running] = []
         self._stopping = False
+        self._news = False
+        self._tails_due = False
         self._turn = 0
         self._ended = 0
         self._counts: Counter[str] = Counter()
@@ -83,13 +96,14 @@ class Scheduler:
         self._snapshot = SchedulerSnapshot()
         self._thread = threading.Thread(target=self._serve, name="headstart-engine", daemon=True)
 
-    def _make_cache(self) -> PrefixCache:
+    def _make_cache(self, ssd: SsdTier | None) -> PrefixCache:
         return PrefixCache(
             self._engine.layout,
             ram_bytes=self._settings.ram_cache_bytes,
             block_tokens=self._settings.block_tokens,
             checkpoint_interval=self._settings.checkpoint_interval_tokens,
             canonical_grid=self._grid,
+            ssd=ssd,
         )
 
     # -- any thread ---------------------------------------------------------------------------
@@ -98,7 +112,8 @@ class Scheduler:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the engine thread; requests still under way fail with a message saying so."""
+        """Ends the engine thread; requests still under way fail with a message saying so. What they
+        computed is stored, and what is stored is queued for the SSD, where there is one."""
         with self._wake:
             self._stopping = True
             self._wake.notify()
@@ -155,6 +170,12 @@ class Scheduler:
         done = max(1, sum(self._counts.values()))
         return max(1, min(60, round(self._totals.busy_s / done)))
 
+    def _notify(self) -> None:
+        """There is something for the engine thread to look at."""
+        with self._wake:
+            self._news = True
+            self._wake.notify()
+
     # -- engine thread ------------------------------------------------------------------------
 
     def _serve(self) -> None:
@@ -171,12 +192,24 @@ class Scheduler:
                 self._stopping = True
                 left = [*self._inbox, *self._waiting, *self._running]
             for run in left:
+                run.end_fetch()
                 run.fail(Failed(EngineError(farewell)))
+            self._keep_all()
+
+    def _keep_all(self) -> None:
+        """The end of the engine thread: what running sequences have read is stored and saved."""
+        for run in self._running:
+            self._placement.retire(run)
+        if self._cache is not None:
+            self._cache.save_tails()
 
     def _loop(self) -> None:
         while self._intake():
             started_s = time.perf_counter()
             self._drop_cancelled()
+            if self._cache is not None:
+                self._cache.poll()
+            self._fetch()
             self._admit()
             if self._running:
                 self._step()
@@ -186,11 +219,33 @@ class Scheduler:
     def _intake(self) -> bool:
         """Moves what was submitted to the queue; sleeps when there is nothing to do. False: stop."""
         with self._wake:
-            while not (self._inbox or self._waiting or self._running or self._stopping):
-                self._wake.wait()
+            while not (self._inbox or self._running or self._stopping or self._news or self._startable()):
+                if not self._wake.wait(IDLE_S) and self._tails_due and self._cache is not None:
+                    self._tails_due = False
+                    self._cache.save_tails()
+            self._news = False
+            self._tails_due = self._tails_due or bool(self._inbox)
             self._waiting.extend(self._inbox)
             self._inbox.clear()
             return not self._stopping
+
+    def _startable(self) -> bool:
+        """Whether a queued request waits for nothing but its turn."""
+        return any(run.fetch is None or run.fetch.done for run in self._waiting)
+
+    def _fetch(self) -> None:
+        """Moves on what comes back from the SSD, and starts fetching for requests that still queue."""
+        if self._cache is None:
+            return
+        for run in self._waiting:
+            if run.fetch is not None:
+                run.fetch.advance()
+            elif not run.looked_on_ssd and self._fetching() < MOST_FETCHES:
+                run.looked_on_ssd = True
+                run.fetch = self._placement.fetch(run, self._running, self._notify)
+
+    def _fetching(self) -> int:
+        return sum(run.fetch is not None and not run.fetch.done for run in self._waiting)
 
     def _drop_cancelled(self) -> None:
         for run in [run for run in self._running if run.cancelled]:
@@ -200,6 +255,7 @@ class Scheduler:
                 run.finish(FinishReason.CANCELLED)
         for run in [run for run in self._waiting if run.cancelled]:
             self._waiting.remove(run)
+            run.end_fetch()
             self._counts["cancelled"] += 1
             run.fail(Failed(RequestError("cancelled before it was started", status=499)))
 
@@ -210,7 +266,7 @@ class Scheduler:
                 return
             if run.stepped_aside_at == self._ended and self._running:
                 return
-            if run.is_waiting():
+            if run.is_waiting() or (run.fetch is not None and not run.fetch.done):
                 continue
             try:
                 plan = self._placement.plan(run, self._running)
@@ -243,6 +299,7 @@ class Scheduler:
         return True
 
     def _begin(self, run: Running, start: Start) -> None:
+        fetch = run.end_fetch()
         run.seq = start.seq
         run.clock.started_s = run.clock.started_s or time.perf_counter()
         run.advance(start.position)
@@ -253,10 +310,12 @@ class Scheduler:
             report(
                 start.plan,
                 restored=start.position,
-                tier=start.tier,
-                reason=start.reason,
+                tier=Tier.SSD if fetch and fetch.tokens and start.tier is Tier.RAM else start.tier,
+                reason=start.reason if fetch is None else fetch.reason or start.reason,
                 restored_bytes=start.nbytes,
                 restore_s=start.restore_s,
+                ssd_bytes=fetch.nbytes if fetch else 0,
+                ssd_s=fetch.elapsed_s if fetch else 0.0,
             )
         )
         self._running.append(run)
@@ -368,6 +427,7 @@ class Scheduler:
         self._fail(run, error)
 
     def _fail(self, run: Running, error: HeadstartError) -> None:
+        run.end_fetch()
         self._counts["failed"] += 1
         self._ended += 1
         run.fail(Failed(error))

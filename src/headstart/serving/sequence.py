@@ -10,6 +10,7 @@ import numpy as np
 
 from headstart.chat.stream import TextStream
 from headstart.engines.base import Logits, SeqId, Vocabulary
+from headstart.prefix.fetch import Fetch
 from headstart.prefix.plan import Stop
 from headstart.prefix.record import Recorder
 from headstart.prefix.report import CacheReport
@@ -84,6 +85,8 @@ class Running:
         self.generated = 0
         self.cancelled = False
         self.stepped_aside_at = -1
+        self.fetch: Fetch | None = None
+        self.looked_on_ssd = False
         self._awaited: tuple[Running, int] | None = None
         self.finished = False
         self._sink = sink
@@ -94,6 +97,13 @@ class Running:
         self._stream = TextStream(vocabulary, request.stop)
         self._sampler = Sampler(request.sampling, vocab_size, request.prompt)
         self._constraint = constraint
+
+    def end_fetch(self) -> Fetch | None:
+        """Lets go of what was fetched from the SSD, if anything was; answers the fetch."""
+        fetch, self.fetch = self.fetch, None
+        if fetch is not None:
+            fetch.close()
+        return fetch
 
     def wait_for(self, other: Running, position: int) -> None:
         """This request starts once `other` has read up to `position`, which both prompts share."""
