@@ -10,9 +10,11 @@ ARGS   ?=
 
 BIN := $(VENV)/bin
 
-# llama.cpp is compiled from source for this processor. Its picture and sound parts are not used
-# here; leaving them out shortens the build. pip keeps the built wheel for the next environment.
-export CMAKE_ARGS ?= -DLLAVA_BUILD=OFF
+# llama.cpp is compiled from source for this processor. Its picture and sound parts and its library
+# of command-line tools are not used here; leaving them out more than halves the build. pip keeps the
+# built wheel for the next environment. CMAKE_ARGS from outside (a GPU, say) comes first.
+LLAMA_ONLY := -DLLAVA_BUILD=OFF $(if $(word 2,$(CURDIR)),,-DCMAKE_PROJECT_INCLUDE=$(CURDIR)/.ci/llama-only.cmake)
+export CMAKE_ARGS := $(CMAKE_ARGS) $(LLAMA_ONLY)
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
@@ -44,12 +46,12 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed-run: pyproject.toml constraints.txt | $(BIN)/python
-	@echo "Installing headstart into $(VENV). The first time, llama.cpp is compiled: 5 to 15 minutes." >&2
+	@echo "Installing headstart into $(VENV). The first time, llama.cpp is compiled: some minutes." >&2
 	$(INSTALL) --editable '.[embedded]'
 	@touch $@
 
 $(VENV)/.installed-test: pyproject.toml constraints.txt | $(BIN)/python
-	@echo "Installing headstart and its test tools into $(VENV). The first time, llama.cpp is compiled: 5 to 15 minutes." >&2
+	@echo "Installing headstart and its test tools into $(VENV). The first time, llama.cpp is compiled: some minutes." >&2
 	$(INSTALL) --editable '.[embedded,test]'
 	@touch $@ $(VENV)/.installed-run
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from tests.api.served import CONTEXT, client_for, served_toy, sse_events
 
 from headstart.engines.toy import ToyEngine
 from headstart.serving.models import ServedModel
+from tests.api.served import CONTEXT, client_for, served_toy, sse_events
 
 CHAT = "/v1/chat/completions"
 TEXT = "/v1/completions"

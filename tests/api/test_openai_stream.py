@@ -11,16 +11,6 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.api.served import (
-    CONTEXT,
-    Scripted,
-    app_for,
-    client_for,
-    http_server,
-    served_toy,
-    sse_events,
-    wait_until,
-)
 
 from headstart.api import openai_stream
 from headstart.chat.stream import TextStream
@@ -40,6 +30,16 @@ from headstart.serving.request import (
     GenerationRequest,
     PrefillDone,
     Timings,
+)
+from tests.api.served import (
+    CONTEXT,
+    Scripted,
+    app_for,
+    client_for,
+    http_server,
+    served_toy,
+    sse_events,
+    wait_until,
 )
 
 CHAT = "/v1/chat/completions"

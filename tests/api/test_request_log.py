@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from tests.api.served import served_toy
 
 from headstart.api.request_log import (
     Conversation,
@@ -18,6 +17,7 @@ from headstart.api.request_log import (
 )
 from headstart.prefix.report import CacheReport
 from headstart.serving.models import ServedModel
+from tests.api.served import served_toy
 
 REPORT = CacheReport(10, 4, 4, 0, 6)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import gguf
+
 from tests.fixtures.gguf_models import smollm2_path
 
 CHATML = """\

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.chat.templates import ALTERNATING, CHATML, REASONING, smollm2_template
 
 from headstart.chat.boundaries import (
     MIN_POSITION_TOKENS,
@@ -22,6 +21,7 @@ from headstart.engines.base import Vocabulary
 from headstart.engines.toy_vocabulary import toy_tokenize, toy_vocabulary
 from headstart.errors import RequestError
 from headstart.prefix.plan import PromptHints
+from tests.chat.templates import ALTERNATING, CHATML, REASONING, smollm2_template
 
 
 class CountingTemplate(ChatTemplate):

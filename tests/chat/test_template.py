@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from tests.chat.templates import ALTERNATING, CHATML, PARTS_ONLY, REASONING, smollm2_template
 
 from headstart.chat.template import ChatTemplate
 from headstart.errors import ModelError, RequestError
+from tests.chat.templates import ALTERNATING, CHATML, PARTS_ONLY, REASONING, smollm2_template
 
 USER = {"role": "user", "content": "Hi"}
 

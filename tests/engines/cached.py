@@ -11,7 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
-from tests.engines.equality import draw_chunks
 
 from headstart.engines.base import Engine, Logits, SeqId, Step
 from headstart.prefix.block import Checkpoint
@@ -20,6 +19,7 @@ from headstart.prefix.plan import LiveView, Plan, PromptHints
 from headstart.prefix.record import Recorder
 from headstart.prefix.report import Tier
 from headstart.prefix.tokens import TokenRun, common_prefix
+from tests.engines.equality import draw_chunks
 
 Tamper = Callable[[Restored], Restored]
 NO_HINTS = PromptHints()

@@ -6,8 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.engines.cached import CachedReader, Oracle, Tamper, next_prompt
-from tests.engines.equality import cold_logits, compare, random_tokens
 
 from headstart.engines.toy import ToyEngine
 from headstart.engines.toy_model import LayerKind
@@ -17,6 +15,8 @@ from headstart.prefix.keys import namespace_key
 from headstart.prefix.plan import PromptHints
 from headstart.prefix.report import Tier
 from headstart.prefix.tokens import TokenRun
+from tests.engines.cached import CachedReader, Oracle, Tamper, next_prompt
+from tests.engines.equality import cold_logits, compare, random_tokens
 
 MODELS: dict[str, tuple[LayerKind, ...]] = {
     "dense": ("full", "full"),

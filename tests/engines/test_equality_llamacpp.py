@@ -14,6 +14,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+from headstart.engines.base import Engine
+from headstart.engines.llamacpp.engine import load
+from headstart.engines.llamacpp.options import Batching, LlamaCppOptions
+from headstart.errors import EngineError
+from headstart.prefix.cache import PrefixCache
+from headstart.prefix.keys import namespace_key
+from headstart.prefix.plan import PromptHints
+from headstart.prefix.tokens import TokenRun
 from tests.engines.cached import CachedReader, Oracle, next_prompt
 from tests.engines.equality import (
     Chunks,
@@ -32,15 +41,6 @@ from tests.engines.equality import (
     state_at,
 )
 from tests.fixtures.gguf_models import build_gemma3, build_llama, build_qwen35
-
-from headstart.engines.base import Engine
-from headstart.engines.llamacpp.engine import load
-from headstart.engines.llamacpp.options import Batching, LlamaCppOptions
-from headstart.errors import EngineError
-from headstart.prefix.cache import PrefixCache
-from headstart.prefix.keys import namespace_key
-from headstart.prefix.plan import PromptHints
-from headstart.prefix.tokens import TokenRun
 
 LONG = 64
 """Chunks of this many tokens or more leave the same rows, whatever their size."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
+from headstart.engines.toy import ToyEngine
+from headstart.engines.toy_model import LayerKind
 from tests.engines.equality import (
     Fault,
     Source,
@@ -19,9 +22,6 @@ from tests.engines.equality import (
     resume_live,
     state_at,
 )
-
-from headstart.engines.toy import ToyEngine
-from headstart.engines.toy_model import LayerKind
 
 MODELS: dict[str, tuple[LayerKind, ...]] = {
     "dense": ("full", "full"),

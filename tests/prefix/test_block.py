@@ -7,9 +7,9 @@ from itertools import pairwise
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.prefix.fake import DENSE, MY, RECURRENT, WINDOW, counting, rows_of, same_rows
 
 from headstart.prefix.block import RowBytes
+from tests.prefix.fake import DENSE, MY, RECURRENT, WINDOW, counting, rows_of, same_rows
 
 
 @given(cuts=st.lists(st.integers(0, 30), max_size=6))

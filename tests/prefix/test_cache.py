@@ -5,6 +5,14 @@ from __future__ import annotations
 import logging
 
 import pytest
+
+from headstart.errors import ConfigError
+from headstart.prefix.cache import Failed, NoMatch, PrefixCache, Restored
+from headstart.prefix.faults import Fault, FaultInjector
+from headstart.prefix.keys import namespace_key
+from headstart.prefix.plan import StopKind
+from headstart.prefix.report import Reason, Tier
+from headstart.prefix.tree import Node
 from tests.prefix.fake import (
     BLOCK,
     DENSE,
@@ -24,14 +32,6 @@ from tests.prefix.fake import (
     store,
     view,
 )
-
-from headstart.errors import ConfigError
-from headstart.prefix.cache import Failed, NoMatch, PrefixCache, Restored
-from headstart.prefix.faults import Fault, FaultInjector
-from headstart.prefix.keys import namespace_key
-from headstart.prefix.plan import StopKind
-from headstart.prefix.report import Reason, Tier
-from headstart.prefix.tree import Node
 
 
 def faulty(layout: object = DENSE) -> tuple[PrefixCache, FaultInjector]:

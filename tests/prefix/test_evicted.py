@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from tests.prefix.fake import run
-
 from headstart.prefix.evicted import Evicted
 from headstart.prefix.keys import token_bytes
+from tests.prefix.fake import run
 
 
 def test_it_says_how_much_of_a_run_was_there() -> None:

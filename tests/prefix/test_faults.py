@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.prefix.fake import DENSE, MY, rows_of, run
 
 from headstart.prefix.faults import Fault, FaultInjector
+from tests.prefix.fake import DENSE, MY, rows_of, run
 
 
 def test_without_orders_everything_passes() -> None:

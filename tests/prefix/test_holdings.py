@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
+from headstart.prefix.block import StateLayout
+from headstart.prefix.cache import PrefixCache
+from headstart.prefix.keys import token_bytes
+from headstart.prefix.plan import StopKind
+from headstart.prefix.tokens import TokenRun
+from headstart.prefix.tree import Mark
 from tests.prefix.fake import (
     BLOCK,
     DENSE,
@@ -18,13 +25,6 @@ from tests.prefix.fake import (
     plan_of,
     store,
 )
-
-from headstart.prefix.block import StateLayout
-from headstart.prefix.cache import PrefixCache
-from headstart.prefix.keys import token_bytes
-from headstart.prefix.plan import StopKind
-from headstart.prefix.tokens import TokenRun
-from headstart.prefix.tree import Mark
 
 BLOCK_COST = 1100
 """Bytes counted for one block of four tokens, about."""

@@ -9,6 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from headstart.prefix.block import RowBytes
+from headstart.prefix.cache import Failed, NoMatch, PrefixCache, Restored
+from headstart.prefix.faults import Fault, FaultInjector
+from headstart.prefix.keys import namespace_key
+from headstart.prefix.plan import StopKind
+from headstart.prefix.report import Reason, Tier, report
+from headstart.prefix.tokens import TokenRun, common_prefix
 from tests.prefix.fake import (
     BLOCK,
     DENSE,
@@ -30,14 +38,6 @@ from tests.prefix.fake import (
     store,
     view,
 )
-
-from headstart.prefix.block import RowBytes
-from headstart.prefix.cache import Failed, NoMatch, PrefixCache, Restored
-from headstart.prefix.faults import Fault, FaultInjector
-from headstart.prefix.keys import namespace_key
-from headstart.prefix.plan import StopKind
-from headstart.prefix.report import Reason, Tier, report
-from headstart.prefix.tokens import TokenRun, common_prefix
 
 TOKENS = counting(0, 30)
 

@@ -9,6 +9,17 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import pytest
+
+from headstart.prefix import cache as cache_module
+from headstart.prefix import tree as tree_module
+from headstart.prefix.block import RowBytes, StateLayout
+from headstart.prefix.cache import PrefixCache
+from headstart.prefix.holdings import Holdings
+from headstart.prefix.keys import TokenBytes
+from headstart.prefix.plan import StopKind
+from headstart.prefix.ram import RamStore
+from headstart.prefix.tokens import TokenRun
+from headstart.prefix.tree import Mark, Match, Node, Tree
 from tests.prefix.fake import (
     DENSE,
     MY,
@@ -25,17 +36,6 @@ from tests.prefix.fake import (
     store,
     view,
 )
-
-from headstart.prefix import cache as cache_module
-from headstart.prefix import tree as tree_module
-from headstart.prefix.block import RowBytes, StateLayout
-from headstart.prefix.cache import PrefixCache
-from headstart.prefix.holdings import Holdings
-from headstart.prefix.keys import TokenBytes
-from headstart.prefix.plan import StopKind
-from headstart.prefix.ram import RamStore
-from headstart.prefix.tokens import TokenRun
-from headstart.prefix.tree import Mark, Match, Node, Tree
 
 Break = Callable[[pytest.MonkeyPatch], None]
 

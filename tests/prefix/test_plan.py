@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tests.prefix.fake import DENSE, MY, RECURRENT, WINDOW, counting, glue, run, view
-
 from headstart.prefix.block import StateLayout
 from headstart.prefix.plan import LiveView, Plan, PromptHints, Rules, StopKind, Stored, make_plan
 from headstart.prefix.report import Reason, Tier
 from headstart.prefix.tokens import TokenRun
+from tests.prefix.fake import DENSE, MY, RECURRENT, WINDOW, counting, glue, run, view
 
 PROMPT = counting(0, 100)
 NOTHING = Stored(

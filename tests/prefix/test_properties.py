@@ -7,6 +7,12 @@ from dataclasses import dataclass
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from headstart.prefix.block import StateLayout
+from headstart.prefix.cache import NoMatch, PrefixCache
+from headstart.prefix.plan import LiveView, Plan, StopKind
+from headstart.prefix.report import Reason, Tier
+from headstart.prefix.tokens import TokenRun, common_prefix, token_run
 from tests.prefix.fake import (
     BLOCK,
     LAYOUTS,
@@ -22,12 +28,6 @@ from tests.prefix.fake import (
     store,
     view,
 )
-
-from headstart.prefix.block import StateLayout
-from headstart.prefix.cache import NoMatch, PrefixCache
-from headstart.prefix.plan import LiveView, Plan, StopKind
-from headstart.prefix.report import Reason, Tier
-from headstart.prefix.tokens import TokenRun, common_prefix, token_run
 
 NAMES = (MY, b"other weights")
 SMALL = settings(max_examples=60, deadline=None)

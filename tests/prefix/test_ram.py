@@ -7,7 +7,6 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from tests.prefix.fake import DENSE, MY, holdings, make_cache, rows_of, run
 
 from headstart.prefix.block import Plane, RowBytes, StateLayout
 from headstart.prefix.faults import Fault, FaultInjector
@@ -15,6 +14,7 @@ from headstart.prefix.ram import RamStore, StoreReadError
 from headstart.prefix.report import Reason
 from headstart.prefix.stops import StopKind
 from headstart.prefix.tree import LOST, Mark, Node
+from tests.prefix.fake import DENSE, MY, holdings, make_cache, rows_of, run
 
 
 def node_with_rows() -> Node:

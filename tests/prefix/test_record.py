@@ -6,15 +6,24 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from headstart.prefix.block import Checkpoint, RowBytes, StateLayout
+from headstart.prefix.cache import PrefixCache, Restored
+from headstart.prefix.plan import StopKind
+from headstart.prefix.report import Reason, Tier
+from headstart.prefix.tokens import TokenRun
+from headstart.prefix.tree import Node
 from tests.prefix.fake import (
     BLOCK,
     DENSE,
     MY,
+    PLENTY,
     RECURRENT,
     check_books,
     check_restored,
     checkpoint_of,
     counting,
+    entries,
     glue,
     holdings,
     logits_of,
@@ -24,12 +33,6 @@ from tests.prefix.fake import (
     run,
     store,
 )
-
-from headstart.prefix.block import Checkpoint, RowBytes, StateLayout
-from headstart.prefix.cache import PrefixCache, Restored
-from headstart.prefix.plan import StopKind
-from headstart.prefix.report import Reason, Tier
-from headstart.prefix.tokens import TokenRun
 
 
 def signed(tokens: TokenRun, writer: int) -> RowBytes:
@@ -173,6 +176,54 @@ def test_when_nothing_may_go_the_recorder_stops_and_what_it_stored_stays() -> No
     check_books(holdings(cache))
 
 
+@pytest.mark.parametrize("chunk", [1, 2, 3, 5])
+@pytest.mark.parametrize("limit", range(3000, 6000, 350))
+def test_what_was_taken_before_the_refusal_is_stored(chunk: int, limit: int) -> None:
+    cache = make_cache(ram_bytes=limit)
+    tokens = counting(0, 100)
+    recorder = store(cache, tokens, chunks=[chunk] * 100)
+    assert not recorder.active
+    assert holdings(cache).counts.refused == 1
+    assert recorder.position % BLOCK == 0
+    plan = plan_of(cache, tokens)
+    assert plan.restore_at == recorder.position > 0
+    check_restored(DENSE, plan, cache.load(plan))
+
+
+def test_a_tail_can_grow_in_its_own_place() -> None:
+    cache = make_cache(ram_bytes=PLENTY)
+    store(cache, counting(0, 3))
+    full = holdings(cache).ram.used_bytes + DENSE.row_bytes + 4
+    tight = make_cache(ram_bytes=full)
+    running = store(tight, counting(0, 3), close=False)
+    running.flush()
+    running.record(counting(3, 4), rows_of(DENSE, MY, counting(0, 4), 3, 4), canonical=False)
+    assert running.active and running.position == 4
+    running.close()
+    assert holdings(tight).ram.used_bytes == full
+    assert plan_of(tight, counting(0, 9)).restore_at == 4
+
+
+def test_uses_of_a_tail_count_for_the_block_it_grows_into() -> None:
+    cache = make_cache()
+    store(cache, counting(0, 6))
+    for _ in range(3):
+        cache.load(plan_of(cache, counting(0, 9)))
+    store(cache, counting(0, 8))
+    blocks = [e for e in entries(holdings(cache)) if isinstance(e, Node) and e.level == 2]
+    assert [node.hits for node in blocks] == [3]
+
+
+def test_replaced_tails_do_not_pile_up_in_the_eviction_queue() -> None:
+    cache = make_cache()
+    for number in range(400):
+        for length in (1, 2, 3, 4):
+            store(cache, counting(number * 10, number * 10 + length))
+    held = holdings(cache)
+    assert held.counts.blocks == 400
+    assert len(held.queue) < 1000
+
+
 def test_checkpoints_before_and_at_the_position_are_found() -> None:
     cache = make_cache(RECURRENT)
     tokens = counting(0, 11)
@@ -279,6 +330,27 @@ def test_canonical_rows_replace_others_and_never_mix_with_them() -> None:
     again.close()
     assert writers(cache, tokens) == [2] * 8
     check_books(holdings(cache))
+
+
+def test_canonical_rows_are_not_mixed_with_those_of_a_sibling_that_is_not() -> None:
+    cache = make_cache(canonical_grid=BLOCK)
+    one, other = run(1, 2, 3, 4), run(1, 2, 9, 9)
+    for tokens, writer, canonical in ((one, 1, False), (other, 2, True)):
+        recorder = cache.recorder(MY, run())
+        recorder.record(tokens, signed(tokens, writer), canonical=canonical)
+        recorder.close()
+    assert writers(cache, glue(other, run(5))) == [2, 2, 2, 2]
+
+
+def test_a_recorder_reads_a_tail_again_that_is_not_canonical() -> None:
+    cache = make_cache(canonical_grid=BLOCK)
+    tokens = counting(0, 6)
+    recorder = cache.recorder(MY, run())
+    recorder.record(tokens[:4], signed(tokens[:4], 1), canonical=True)
+    recorder.record(tokens[4:], signed(tokens[4:], 1), canonical=False)
+    recorder.close()
+    assert plan_of(cache, tokens).divergence == 6
+    assert cache.recorder(MY, tokens).position == 4
 
 
 def test_rows_after_one_that_is_not_canonical_are_not_canonical_either() -> None:

@@ -7,10 +7,10 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.prefix.fake import MY, counting
 
 from headstart.prefix.plan import Plan, without_cache
 from headstart.prefix.report import CacheReport, Reason, Tier, report
+from tests.prefix.fake import MY, counting
 
 
 def plan(length: int, divergence: int, restore_at: int, reason: Reason | None = None) -> Plan:

@@ -7,7 +7,6 @@ import time
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.prefix.fake import MY, counting, glue, longest_stored, run
 
 from headstart.prefix.keys import TOKEN_BYTES, chain_key, token_bytes
 from headstart.prefix.stops import StopKind
@@ -24,6 +23,7 @@ from headstart.prefix.tree import (
     prefixes,
     resolve,
 )
+from tests.prefix.fake import MY, counting, glue, longest_stored, run
 
 blocks = st.lists(st.integers(0, 2), min_size=1, max_size=4)
 

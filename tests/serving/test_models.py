@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
-from tests.api.served import Scripted
 
 from headstart.engines.toy import ToyEngine
 from headstart.serving.constraint import ConstraintCompiler
 from headstart.serving.models import ServedModel
+from tests.api.served import Scripted
 
 
 def served(*, adds_bos: bool) -> ServedModel:

@@ -7,9 +7,8 @@ from typing import Never
 
 import numpy as np
 import pytest
-from tests.serving.harness import SETTINGS, CountingToy, Server, cold_reply, prompt_of
 
-from headstart.engines.base import Logits, Step
+from headstart.engines.base import Logits, SeqId, Step
 from headstart.engines.toy_model import LayerKind
 from headstart.errors import ConfigError, EngineError, Overloaded, RequestError
 from headstart.prefix.cache import PrefixCache
@@ -19,6 +18,7 @@ from headstart.prefix.report import Reason, Tier
 from headstart.prefix.tokens import TokenRun, token_run
 from headstart.serving.request import Delta, Failed, FinishReason, PrefillDone, Sampling
 from headstart.serving.scheduler import SchedulerSettings
+from tests.serving.harness import SETTINGS, CountingToy, Server, cold_reply, prompt_of
 
 DENSE: tuple[LayerKind, ...] = ("full", "full")
 WINDOW: tuple[LayerKind, ...] = ("full", "window")
@@ -370,6 +370,23 @@ def test_a_refused_restore_is_a_miss_with_its_reason() -> None:
         reply, done = server.ask(prompt_of(100), 3)
         assert reply.tokens == expected.tokens
         assert (done.report.restored, done.report.reason) == (0, Reason.ENGINE_REFUSED)
+
+
+class RefusesCut(CountingToy):
+    """Refuses every cut, and closes the sequence as an engine does that failed half way."""
+
+    def cut(self, seq: SeqId, position: int, window_rows: object, checkpoint: object) -> None:  # type: ignore[override]
+        self.close(seq)
+        raise EngineError("injected refusal")
+
+
+def test_a_refused_cut_is_a_miss_and_loses_the_sequence_only() -> None:
+    engine = RefusesCut(DENSE)
+    with Server(engine) as server:
+        server.ask(prompt_of(100), 3)
+        reply, done = server.ask(edited(prompt_of(100), 90), 3)
+        assert (done.report.restored, done.report.reason) == (0, Reason.ENGINE_REFUSED)
+        assert reply.tokens == cold_reply(CountingToy(DENSE), edited(prompt_of(100), 90), 3)
 
 
 @pytest.mark.parametrize("layers", [DENSE, ALL], ids=["dense", "all"])

@@ -114,6 +114,7 @@ class Engine(Protocol):
         has windowed planes and `window_start(seq)` lies above the first of them.
         `checkpoint`: the recurrent state at `position`, needed where the layout is recurrent
         and position is not where the sequence stands.
+        Raises EngineError: `seq` is then unchanged, or closed (see `is_open`), never half cut.
         """
         ...
 
@@ -122,6 +123,10 @@ class Engine(Protocol):
 
         Raises EngineFull (no state has changed for any step) when rows run out of room.
         """
+        ...
+
+    def is_open(self, seq: SeqId) -> bool:
+        """Whether `seq` is a live sequence."""
         ...
 
     def position(self, seq: SeqId) -> int:

@@ -138,6 +138,9 @@ class ToyEngine:
             answers.append(next_token_logits(self._weights, out) if step.wants_logits else None)
         return answers
 
+    def is_open(self, seq: SeqId) -> bool:
+        return seq in self._states
+
     def position(self, seq: SeqId) -> int:
         """How many tokens `seq` has read."""
         return self._state(seq).position

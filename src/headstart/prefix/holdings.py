@@ -112,7 +112,7 @@ class Holdings:
         return True
 
     def reserve(self, nbytes: int) -> bool:
-        """Counts `nbytes` of rows that wait for their block to fill up."""
+        """Counts `nbytes` for a block of which some rows have come and wait for the others."""
         if not self.make_room(nbytes):
             return False
         self.ram.take(nbytes)

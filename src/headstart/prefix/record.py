@@ -25,7 +25,8 @@ class Recorder:
     every call does nothing. The recorder keeps the path it stands on from being evicted.
 
     The open block is made of the first `_offset` rows of the stored block `_source` (after the
-    node `_base`) and of the rows that came since.
+    node `_base`) and of the rows that came since. Room for all of it is reserved when its first
+    row comes, so what was taken can always be stored.
     """
 
     def __init__(self, holdings: Holdings, namespace: bytes, tokens: TokenRun) -> None:
@@ -92,14 +93,12 @@ class Recorder:
             self._rows.append(rows)
             self._store()
             return
-        size = rows.nbytes
-        if not self._holdings.reserve(size):
-            self._head = self._head[: -len(tokens)]
-            if self._rows:
-                self._store()
-            self._give_up()
-            return
-        self._reserved += size
+        if not self._reserved:
+            size = self._holdings.ram.node_bytes(self._bt)
+            if not self._holdings.reserve(size):
+                self._give_up()
+                return
+            self._reserved = size
         self._rows.append(rows.owned())
 
     def flush(self) -> None:

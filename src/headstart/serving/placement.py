@@ -160,7 +160,8 @@ class Placement:
             try:
                 self._engine.cut(item.seq, outcome.position, outcome.window_rows, outcome.checkpoint)
             except EngineError:
-                self._engine.close(item.seq)
+                if self._engine.is_open(item.seq):
+                    self._engine.close(item.seq)
                 raise
         return item.seq
 

@@ -8,10 +8,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from tests.fixtures.gguf_models import GgufModels
 
 from headstart.engines.llamacpp.engine import LlamaCppEngine, load
 from headstart.engines.llamacpp.options import Batching, KvType, LlamaCppOptions
+from tests.fixtures.gguf_models import GgufModels
 
 CONTEXT_TOKENS = 2048
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import gguf
 import numpy as np
+
 from tests.fixtures.gguf_models import _copy_tokenizer
 
 VOCABULARY, WIDTH, INNER, STATE, CONVOLUTION, RANK, LAYERS = 4096, 32, 64, 16, 4, 4, 2

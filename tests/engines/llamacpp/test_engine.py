@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from blake3 import blake3
-from tests.engines.equality import cold_logits, compare, random_tokens, record, resume, state_at
-from tests.engines.llamacpp.broken import embedding_model, spoil
-from tests.engines.llamacpp.conftest import LoadTiny
 
 from headstart.engines.llamacpp.engine import load
 from headstart.engines.llamacpp.options import Batching, KvType, LlamaCppOptions
 from headstart.errors import ConfigError, ModelError
+from tests.engines.equality import cold_logits, compare, random_tokens, record, resume, state_at
+from tests.engines.llamacpp.broken import embedding_model, spoil
+from tests.engines.llamacpp.conftest import LoadTiny
 
 SMALL = LlamaCppOptions(ctx_size=512, max_sequences=1, threads=1)
 

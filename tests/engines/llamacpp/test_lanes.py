@@ -6,6 +6,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+
+from headstart.engines.base import Engine, Step
+from headstart.engines.llamacpp.engine import LlamaCppEngine
+from headstart.errors import EngineError, EngineFull
+from headstart.prefix.block import RowBytes
 from tests.engines.equality import (
     Chunks,
     Recording,
@@ -20,11 +25,6 @@ from tests.engines.equality import (
     state_at,
 )
 from tests.engines.llamacpp.conftest import LoadTiny
-
-from headstart.engines.base import Engine, Step
-from headstart.engines.llamacpp.engine import LlamaCppEngine
-from headstart.errors import EngineError, EngineFull
-from headstart.prefix.block import RowBytes
 
 MODELS = ("llama", "gemma3", "qwen35")
 RING = 768
@@ -62,6 +62,29 @@ def test_a_restored_sequence_has_the_bits_of_a_cold_one(load_tiny: LoadTiny, mod
         )
         got = compare(resume(engine, state_at(recording, position, tail), chunks, random), cold)
         assert got.same_bits, (position, len(tail), got)
+
+
+@pytest.mark.parametrize(
+    "position", [RING - 1, RING, RING + 1, RING + 50, 2 * RING - 3, 2 * RING, 2 * RING + 130]
+)
+def test_window_rows_lie_in_the_very_cells_of_a_cold_run(load_tiny: LoadTiny, position: int) -> None:
+    """A long chunk goes through attention in tiles of cells: one cell further and bits differ."""
+    engine = load_tiny("gemma3")
+    random = np.random.default_rng(position)
+    tokens = random_tokens(random, engine, position + 200)
+    sizes = draw_chunks(random, position, 64, 512)
+    seq = engine.open()
+    recording = record(engine, seq, tokens[:position], sizes)
+    engine.close(seq)
+    runs = []
+    for cold in (True, False):
+        seq = engine.open() if cold else engine.restore([recording.rows], None, position)
+        for start, stop in pairwise((0, *np.cumsum(sizes).tolist())) if cold else ():
+            engine.forward([Step(seq, tokens[start:stop], False)])
+        steps = [tokens[position : position + 100], tokens[position + 100 : position + 101], tokens[-99:]]
+        runs.append([engine.forward([Step(seq, step, True)])[0] for step in steps])
+        engine.close(seq)
+    assert all(np.array_equal(a, b) for a, b in zip(*runs, strict=True))
 
 
 @pytest.mark.parametrize("back", [1, 5, 300, 1100])
@@ -133,6 +156,21 @@ def test_rows_come_out_as_they_went_in(load_tiny: LoadTiny, model: str) -> None:
     cold = cold_logits(engine, np.concatenate([tokens, tokens[:1]]), (400, 400, 200, 1))
     assert before is not None
     assert compare(before, cold).same_bits
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_restored_sequence_holds_the_rows_it_was_given(load_tiny: LoadTiny, model: str) -> None:
+    """All planes, the extra bytes of cells among them, and the checkpoint."""
+    engine = load_tiny(model)
+    random = np.random.default_rng(11)
+    recording, _, _ = recorded(engine, random, 900)
+    seq = engine.restore([recording.rows], recording.checkpoints.get(900), 900)
+    start = engine.window_start(seq)
+    for got, given in zip(engine.rows(seq, start, 900).planes, recording.rows.planes, strict=True):
+        assert np.array_equal(got, given[start:])
+    if engine.layout.recurrent:
+        assert engine.checkpoint(seq) == recording.checkpoints[900]
+    engine.close(seq)
 
 
 def test_rows_that_are_gone_or_made_up_are_not_given_out(load_tiny: LoadTiny) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.engines.equality import cold_logits, compare, random_tokens
 
 from headstart.engines.base import Step
 from headstart.engines.llamacpp import codec, examine
@@ -20,6 +19,7 @@ from headstart.engines.llamacpp.options import Batching, LlamaCppOptions
 from headstart.engines.llamacpp.transfer import RowTransfer
 from headstart.errors import EngineError
 from headstart.prefix.block import RowBytes
+from tests.engines.equality import cold_logits, compare, random_tokens
 
 MODELS = ("llama", "gemma3", "qwen35")
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.engines.equality import cold_logits, compare, random_tokens
-from tests.engines.llamacpp.mamba import build_mamba
 
 from headstart.engines.base import Step
 from headstart.engines.llamacpp.engine import load
 from headstart.engines.llamacpp.options import Batching, LlamaCppOptions
+from tests.engines.equality import cold_logits, compare, random_tokens
+from tests.engines.llamacpp.mamba import build_mamba
 
 
 @pytest.mark.parametrize("batching", Batching)

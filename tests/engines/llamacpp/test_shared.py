@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
+from headstart.engines.base import Engine, Logits, SeqId, Step
+from headstart.engines.llamacpp.engine import LlamaCppEngine
+from headstart.engines.llamacpp.options import Batching
+from headstart.errors import EngineError, EngineFull
+from headstart.prefix.tokens import TokenRun
 from tests.engines.equality import (
     Fault,
     Source,
@@ -18,12 +24,6 @@ from tests.engines.equality import (
     state_at,
 )
 from tests.engines.llamacpp.conftest import LoadTiny
-
-from headstart.engines.base import Engine, Logits, SeqId, Step
-from headstart.engines.llamacpp.engine import LlamaCppEngine
-from headstart.engines.llamacpp.options import Batching
-from headstart.errors import EngineError, EngineFull
-from headstart.prefix.tokens import TokenRun
 
 MODELS = ("llama", "gemma3", "qwen35")
 NEAR = 0.1

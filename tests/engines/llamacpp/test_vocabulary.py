@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.engines.llamacpp.conftest import LoadTiny
 
 from headstart.engines.llamacpp.engine import LlamaCppEngine
+from tests.engines.llamacpp.conftest import LoadTiny
 
 
 def spelled(engine: LlamaCppEngine, tokens: np.ndarray) -> bytes:

@@ -58,6 +58,7 @@ class LlamaCppEngine:
         self.fork = sequences.fork
         self.cut = sequences.cut
         self.forward = sequences.forward
+        self.is_open = sequences.is_open
         self.position = sequences.position
         self.window_start = sequences.window_start
         self.rows = sequences.rows

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from headstart.engines.base import Logits, SeqId, Step
 from headstart.engines.llamacpp.binding import Context, Run
 from headstart.engines.llamacpp.transfer import Transfer, WindowRows
-from headstart.errors import EngineError, EngineFull
+from headstart.errors import EngineError, EngineFull, ModelError
 from headstart.prefix.block import RowBytes, StateLayout
 
 __all__ = ["LANE_SCRATCH", "LANE_SEQUENCE", "Lane", "Lanes"]
@@ -61,20 +61,28 @@ class Lanes:
         if len(self._open) >= self.max_sequences:
             raise EngineFull(f"all {self.max_sequences} live sequences are taken")
         if not self._idle:
-            lane = self._make_lane()
-            self._made.append(lane)
-            self._idle.append(lane)
+            self._idle.append(self._new_lane())
         seq = SeqId(self._next_id)
         self._next_id += 1
         self._open[seq] = self._idle.pop()
         return seq
+
+    def _new_lane(self) -> Lane:
+        try:
+            lane = self._make_lane()
+        except ModelError as error:
+            if not self._made:
+                raise
+            raise EngineFull(f"no memory for another lane: {error}") from error
+        self._made.append(lane)
+        return lane
 
     @property
     def window_cells(self) -> int:
         """Cells of the window's ring in a lane, 0 where there is none or no lane yet."""
         return self._made[0].context.window_cells if self._made else 0
 
-    def has(self, seq: SeqId) -> bool:
+    def is_open(self, seq: SeqId) -> bool:
         """Whether `seq` is live."""
         return seq in self._open
 

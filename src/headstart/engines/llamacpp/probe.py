@@ -153,7 +153,7 @@ class _Probe:
 
     def close_all(self) -> None:
         for seq in self._opened:
-            if self._sequences.has(seq):
+            if self._sequences.is_open(seq):
                 self._sequences.close(seq)
         self._opened.clear()
 

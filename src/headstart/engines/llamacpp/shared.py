@@ -65,7 +65,7 @@ class Shared:
         """Cells of the window's ring, 0 where there is none."""
         return self._context.window_cells
 
-    def has(self, seq: SeqId) -> bool:
+    def is_open(self, seq: SeqId) -> bool:
         """Whether `seq` is live."""
         return seq in self._open
 

@@ -223,16 +223,16 @@ class RowTransfer:
         """Positions of the window cells in the order of the cells, as runs start..stop.
 
         In a lane this is the ring of a cold run: token q in cell q mod S, for S cells
-        (llama_kv_cache::find_slot goes on behind the last token it placed). The blob holds one
-        token more than `position` allows, in the very cell the next token will take: taking it out
-        again moves the search for a free cell there (llama_kv_cache::seq_rm), as in a cold run.
-        Elsewhere only the window's rows go in, wherever there is room.
+        (llama_kv_cache::find_slot goes on behind the last token it placed). Where the ring has gone
+        round, the blob holds one token more than `position` allows, in the very cell the next token
+        will take: taking it out again moves the search for a free cell there, as in a cold run
+        (llama_kv_cache::seq_rm). Elsewhere only the window's rows go in, wherever there is room.
         """
         size = self._ring_cells
         if not size:
             return [(max(0, position - self._state.window_tokens), position)]
         if position < size:
-            return [(0, position + 1)]
+            return [(0, position)]
         turn = position - position % size
         return [(turn, position + 1), (position - size + 1, turn)]
 
