@@ -87,6 +87,7 @@ class Fetch:
                 break
             self._submit()
         if self.done and not self.elapsed_s:
+            self._recorder.flush()
             self.elapsed_s = time.perf_counter() - self._started_s
             self._tier.used(self._used)
         return self.done
