@@ -94,6 +94,7 @@ class Writer:
         """The catalog will know of a use after the next commit."""
         with self._news:
             self._uses[key] = (hits, used_s)
+            self._news.notify()
 
     def answers(self) -> list[Saved]:
         """What has been written since the last call, in the order it was offered."""
