@@ -263,6 +263,24 @@ def test_invariant_16b_reproducible_uses_canonical_rows_on_the_grid_only(name: s
     assert all(stop.position % grid == 0 for stop in plan.stops)
 
 
+def test_invariant_16b_checkpoints_are_used_on_the_grid_and_from_canonical_runs_only() -> None:
+    cache = make_cache(RECURRENT, canonical_grid=2 * BLOCK)
+    for canonical in (False, True):
+        recorder = cache.recorder(MY, run())
+        recorder.record(TOKENS, rows_of(RECURRENT, MY, TOKENS, 0, 30), canonical=canonical)
+        at = 12 if canonical else 16
+        recorder.put_checkpoint(checkpoint_of(MY, TOKENS, at), StopKind.MESSAGE)
+        recorder.close()
+    plan = plan_of(cache, TOKENS)
+    assert (plan.restore_at, plan.reason) == (0, Reason.NO_CHECKPOINT)
+    again = cache.recorder(MY, TOKENS)
+    again.put_checkpoint(checkpoint_of(MY, TOKENS, 16), StopKind.MESSAGE)
+    again.close()
+    second = plan_of(cache, TOKENS)
+    assert second.restore_at == 16
+    check_restored(RECURRENT, second, cache.load(second))
+
+
 def test_window_layouts_are_cut_live_only_with_their_window() -> None:
     cache = make_cache(WINDOW)
     for at in range(1, 30):

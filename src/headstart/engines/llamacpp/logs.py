@@ -12,7 +12,7 @@ import llama_cpp
 __all__ = ["LogLines", "capture_logs"]
 
 WARN, ERROR, CONTINUED = 3, 4, 5
-KEPT_LINES = 4000
+KEPT_LINES = 50_000
 
 
 class LogLines:

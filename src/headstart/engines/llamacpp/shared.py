@@ -143,10 +143,21 @@ class Shared:
         with self._closed_on_failure(seq):
             if position == 0:
                 self._context.remove(live.number)
+            elif self._window_stays(seq, position):
+                self._context.remove(live.number, position)
+                live.position = position
+                return
             else:
                 window = self._window_before(live, seq, position, window_rows)
                 self._transfer.partial_in(live.number, position, window, checkpoint)
             self._stands(live, position)
+
+    def _window_stays(self, seq: SeqId, position: int) -> bool:
+        """Whether the window rows before `position` are there and nothing else needs to be put back."""
+        window = self.layout.window_tokens
+        return (
+            bool(window) and not self.layout.recurrent and self.window_start(seq) <= max(0, position - window)
+        )
 
     def fork(
         self, seq: SeqId, position: int, window_rows: RowBytes | None, checkpoint: bytes | None

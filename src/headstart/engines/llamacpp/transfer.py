@@ -11,19 +11,19 @@ Three operations of llama.cpp make it possible (see `codec` for the bytes):
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
-from headstart.engines.llamacpp import codec
+from headstart.engines.llamacpp import codec, ring
 from headstart.engines.llamacpp.binding import Context
 from headstart.engines.llamacpp.codec import KvCells
 from headstart.engines.llamacpp.layout import PartPlanes, StateMap
 from headstart.errors import EngineError
 from headstart.prefix.block import Bytes, RowBytes
 
-__all__ = ["RowTransfer", "Transfer", "WindowRows"]
+__all__ = ["RowTransfer", "Staging", "Transfer", "WindowRows"]
 
 PIECE_BYTES = 16 << 20
 """Rows go in in pieces of about this size: a bounded buffer that stays warm in the processor's cache."""
@@ -73,6 +73,18 @@ class Transfer(Protocol):
     def checkpoint_out(self, sequence: int, position: int) -> bytes: ...
 
 
+@dataclass
+class Staging:
+    """The memory blobs are built in: one for all contexts of an engine, kept because fresh memory is slow."""
+
+    buffer: Bytes = field(default_factory=lambda: np.empty(0, np.uint8))
+
+    def space(self, nbytes: int) -> Bytes:
+        if len(self.buffer) < nbytes:
+            self.buffer = np.empty(nbytes, np.uint8)
+        return self.buffer
+
+
 class RowTransfer:
     """Transfers for one context whose blobs have the shape of `state`.
 
@@ -81,14 +93,16 @@ class RowTransfer:
     number beyond those that have recurrent state, which spares copying it along.
     """
 
-    def __init__(self, context: Context, state: StateMap, scratch: int, *, lone: int | None) -> None:
+    def __init__(
+        self, context: Context, state: StateMap, staging: Staging, scratch: int, *, lone: int | None
+    ) -> None:
         self._context = context
         self._state = state
         self._scratch = scratch
         self._lone = lone
         self._keeps_lone = lone is not None and state.checkpoint_bytes > 0
         self._ring_cells = context.window_cells if lone is not None else 0
-        self._buffer: Bytes = np.empty(0, np.uint8)
+        self._staging = staging
 
     # out
 
@@ -168,7 +182,7 @@ class RowTransfer:
         state = self._state
         size = codec.HEAD_BYTES + len(state.empty_recurrent)
         size += sum(part.shape.nbytes(0 if part.windowed else stop - start, 1) for part in state.parts)
-        buffer = self._space(size)
+        buffer = self._staging.space(size)
         offset = codec.write_head(buffer)
         spans = source.spans(start, stop)
         extra = (
@@ -201,7 +215,7 @@ class RowTransfer:
         runs = self._window_runs(position) if part else []
         cells = sum(stop - start for start, stop in runs)
         size = codec.HEAD_BYTES + len(recurrent) + (part.shape.nbytes(cells, 1) if part else 0)
-        buffer = self._space(size)
+        buffer = self._staging.space(size)
         offset = codec.write_head(buffer)
         if part is not None:
             columns = self._window_columns(part, window, position, runs)
@@ -220,21 +234,11 @@ class RowTransfer:
         return checkpoint
 
     def _window_runs(self, position: int) -> list[tuple[int, int]]:
-        """Positions of the window cells in the order of the cells, as runs start..stop.
-
-        In a lane this is the ring of a cold run: token q in cell q mod S, for S cells
-        (llama_kv_cache::find_slot goes on behind the last token it placed). Where the ring has gone
-        round, the blob holds one token more than `position` allows, in the very cell the next token
-        will take: taking it out again moves the search for a free cell there, as in a cold run
-        (llama_kv_cache::seq_rm). Elsewhere only the window's rows go in, wherever there is room.
-        """
-        size = self._ring_cells
-        if not size:
-            return [(max(0, position - self._state.window_tokens), position)]
-        if position < size:
-            return [(0, position)]
-        turn = position - position % size
-        return [(turn, position + 1), (position - size + 1, turn)]
+        """Positions of the window cells in their order: in a lane all of the ring, else only the window,
+        wherever there is room."""
+        if self._ring_cells:
+            return ring.runs(position, self._ring_cells)
+        return [(max(0, position - self._state.window_tokens), position)]
 
     def _window_columns(
         self, part: PartPlanes, window: WindowRows | None, position: int, runs: list[tuple[int, int]]
@@ -255,11 +259,6 @@ class RowTransfer:
         stop = offset + len(recurrent)
         buffer[offset:stop] = np.frombuffer(recurrent, np.uint8)
         return buffer[:stop]
-
-    def _space(self, size: int) -> Bytes:
-        if len(self._buffer) < size:
-            self._buffer = np.empty(size, np.uint8)
-        return self._buffer
 
     def _drop_scratch(self) -> None:
         """Empties the scratch sequence. In a lane of a recurrent model its number is beyond those that
