@@ -18,7 +18,7 @@ from tests.serving.harness import SETTINGS, CountingToy, Server, cold_reply, pro
 KINDS = pytest.mark.parametrize(
     "layers",
     [("full", "full"), ("full", "window"), ("full", "recurrent"), ("full", "window", "recurrent")],
-    ids="dense window hybrid all".split(),
+    ids=["dense", "window", "hybrid", "all"],
 )
 
 

@@ -25,7 +25,8 @@ from headstart.engines.base import Engine
 from headstart.errors import ConfigError, ModelError
 from headstart.serving.constraint import ConstraintCompiler
 from headstart.serving.models import ServedModel
-from headstart.serving.scheduler import Scheduler, SchedulerSettings
+from headstart.serving.scheduler import Scheduler
+from headstart.serving.settings import SchedulerSettings
 
 TOY_CONTEXT_TOKENS = 4096
 

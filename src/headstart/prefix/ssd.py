@@ -15,6 +15,7 @@ import errno
 import fcntl
 import os
 import stat
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,7 @@ from headstart.prefix.report import Reason
 
 SUFFIX = ".safetensors"
 TEMPORARY = ".tmp-"
+ASIDE = ".aside-"
 CATALOG = "catalog.sqlite"
 LOCK = "lock"
 _HEAD_READ_BYTES = 64 << 10
@@ -150,9 +152,18 @@ class SsdFiles:
         return head, size
 
     def remove(self, namespace: bytes, key: bytes) -> None:
-        """Removes an entry's file, if it is there."""
-        with contextlib.suppress(FileNotFoundError):
-            self.path(namespace, key).unlink()
+        """Removes what lies under an entry's name. Raises OSError where that cannot be done."""
+        self.clear_path(self.path(namespace, key))
+
+    def clear_path(self, path: Path) -> None:
+        """Removes what lies at `path`; a folder that is not empty is moved aside, out of the way."""
+        if path.is_dir() and not path.is_symlink():
+            aside = path.with_name(f"{ASIDE}{time.time_ns()}-{path.name}")
+            path.rename(aside)
+            with contextlib.suppress(OSError):
+                aside.rmdir()
+        else:
+            path.unlink(missing_ok=True)
 
     def found(self) -> Iterator[FoundFile]:
         """Every file that has the name of an entry."""

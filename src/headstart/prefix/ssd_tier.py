@@ -168,12 +168,9 @@ class SsdTier:
         return catalog, known, not known
 
     def _discard(self, path: Path) -> None:
-        """Removes what lies under an entry's name and is no entry; a folder only if it is empty."""
+        """Removes what lies under an entry's name and is no entry."""
         try:
-            if path.is_dir() and not path.is_symlink():
-                path.rmdir()
-            else:
-                path.unlink(missing_ok=True)
+            self.files.clear_path(path)
         except OSError as error:
             log.warning("%s cannot be removed: %s", path, error.strerror)
 
@@ -203,14 +200,15 @@ class SsdTier:
             self.counts.refused += 1
             return False
         placed = self.shelf.add(head, nbytes)
-        if placed is None:
-            return False
+        return placed is not None and self._offer(entry, Save(placed, head, tensors, nbytes, entry.hits))
+
+    def _offer(self, entry: Node | Mark, save: Save) -> bool:
         assert self._writer is not None
-        if not self._writer.offer(Save(placed, head, tensors, nbytes, entry.hits)):
-            self.shelf.drop(placed)
+        if not self._writer.offer(save):
+            self.shelf.drop(save.entry)
             return self._later(entry)
         for key in self.shelf.take_superseded():
-            self._writer.remove(Remove(head.namespace, key))
+            self._writer.remove(Remove(save.head.namespace, key))
         return True
 
     def _later(self, entry: Node | Mark) -> bool:

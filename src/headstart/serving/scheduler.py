@@ -15,7 +15,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, replace
 
 from headstart.engines.base import Engine, Logits, Step
-from headstart.errors import ConfigError, EngineError, EngineFull, HeadstartError, RequestError
+from headstart.errors import ConfigError, EngineError, EngineFull, HeadstartError
 from headstart.prefix.cache import PrefixCache
 from headstart.prefix.keys import namespace_key
 from headstart.prefix.plan import Plan, Stop, StopKind
@@ -27,29 +27,15 @@ from headstart.serving.constraint import ConstraintCompiler
 from headstart.serving.placement import Placement, Start
 from headstart.serving.request import Failed, FinishReason, GenerationRequest
 from headstart.serving.sequence import Running, Sink
+from headstart.serving.settings import SchedulerSettings
 from headstart.serving.snapshot import SchedulerSnapshot, Totals
+from headstart.serving.waiting import Waiting
 
 log = logging.getLogger(__name__)
 
 IDLE_S = 30.0
 """After so long without work the ends of sequences are saved too. Sooner, a conversation that goes
 on would have them written again and again."""
-MOST_FETCHES = 4
-"""Requests whose state may be on its way from the SSD at one time."""
-
-
-@dataclass(frozen=True)
-class SchedulerSettings:
-    """Limits of one scheduler. `ram_cache_bytes` 0 keeps live sequences as the only tier."""
-
-    max_concurrent_requests: int = 4
-    queue_limit: int = 64
-    prefill_chunk_tokens: int = 512
-    cache_enabled: bool = True
-    ram_cache_bytes: int = 4 << 30
-    block_tokens: int = 256
-    checkpoint_interval_tokens: int = 2048
-    reproducible: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,7 +70,7 @@ class Scheduler:
         self._limit = min(settings.max_concurrent_requests, engine.max_sequences)
         self._wake = threading.Condition()
         self._inbox: deque[Running] = deque()
-        self._waiting: deque[Running] = deque()
+        self._waiting = Waiting()
         self._running: list[Running] = []
         self._stopping = False
         self._news = False
@@ -209,7 +195,7 @@ class Scheduler:
             self._drop_cancelled()
             if self._cache is not None:
                 self._cache.poll()
-            self._fetch()
+                self._waiting.fetch(self._placement, self._running, self._notify)
             self._admit()
             if self._running:
                 self._step()
@@ -219,33 +205,20 @@ class Scheduler:
     def _intake(self) -> bool:
         """Moves what was submitted to the queue; sleeps when there is nothing to do. False: stop."""
         with self._wake:
-            while not (self._inbox or self._running or self._stopping or self._news or self._startable()):
+            while not (
+                self._inbox or self._running or self._stopping or self._news or self._waiting.startable()
+            ):
                 if not self._wake.wait(IDLE_S) and self._tails_due and self._cache is not None:
                     self._tails_due = False
                     self._cache.save_tails()
             self._news = False
             self._tails_due = self._tails_due or bool(self._inbox)
-            self._waiting.extend(self._inbox)
+            self._waiting.add(self._inbox)
             self._inbox.clear()
             return not self._stopping
 
-    def _startable(self) -> bool:
-        """Whether a queued request waits for nothing but its turn."""
-        return any(run.fetch is None or run.fetch.done for run in self._waiting)
-
-    def _fetch(self) -> None:
-        """Moves on what comes back from the SSD, and starts fetching for requests that still queue."""
-        if self._cache is None:
-            return
-        for run in self._waiting:
-            if run.fetch is not None:
-                run.fetch.advance()
-            elif not run.looked_on_ssd and self._fetching() < MOST_FETCHES:
-                run.looked_on_ssd = True
-                run.fetch = self._placement.fetch(run, self._running, self._notify)
-
-    def _fetching(self) -> int:
-        return sum(run.fetch is not None and not run.fetch.done for run in self._waiting)
+    def _has_work(self) -> bool:
+        return bool(self._inbox or self._running or self._news or self._waiting.startable())
 
     def _drop_cancelled(self) -> None:
         for run in [run for run in self._running if run.cancelled]:
@@ -253,20 +226,16 @@ class Scheduler:
             self._retire(run, "cancelled")
             if run.report is not None:
                 run.finish(FinishReason.CANCELLED)
-        for run in [run for run in self._waiting if run.cancelled]:
-            self._waiting.remove(run)
-            run.end_fetch()
-            self._counts["cancelled"] += 1
-            run.fail(Failed(RequestError("cancelled before it was started", status=499)))
+        self._counts["cancelled"] += self._waiting.drop_cancelled()
 
     def _admit(self) -> None:
         """Starts waiting requests in order while there is room; one that gains by it waits on."""
-        for run in list(self._waiting):
+        for run in self._waiting:
             if len(self._running) >= self._limit:
                 return
             if run.stepped_aside_at == self._ended and self._running:
                 return
-            if run.is_waiting() or (run.fetch is not None and not run.fetch.done):
+            if run.is_waiting() or run.fetching:
                 continue
             try:
                 plan = self._placement.plan(run, self._running)
@@ -415,7 +384,7 @@ class Scheduler:
         youngest.stepped_aside_at = self._ended
         self._placement.retire(youngest)
         self._placement.free_one()
-        self._waiting.appendleft(youngest)
+        self._waiting.put_back(youngest)
 
     def _lose(self, run: Running, error: HeadstartError) -> None:
         if run.seq is not None:

@@ -98,6 +98,11 @@ class Running:
         self._sampler = Sampler(request.sampling, vocab_size, request.prompt)
         self._constraint = constraint
 
+    @property
+    def fetching(self) -> bool:
+        """Whether state of this prompt is on its way from the SSD."""
+        return self.fetch is not None and not self.fetch.done
+
     def end_fetch(self) -> Fetch | None:
         """Lets go of what was fetched from the SSD, if anything was; answers the fetch."""
         fetch, self.fetch = self.fetch, None
