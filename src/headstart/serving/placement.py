@@ -19,7 +19,7 @@ from headstart.prefix.cache import Failed, PrefixCache, Restored
 from headstart.prefix.fetch import Fetch
 from headstart.prefix.plan import LiveView, Plan, Stop, StopKind, without_cache
 from headstart.prefix.record import Recorder
-from headstart.prefix.report import Reason, Tier
+from headstart.prefix.report import CacheReport, Reason, Tier, report
 from headstart.prefix.tokens import TokenRun, common_prefix
 from headstart.serving.sequence import Running
 
@@ -50,6 +50,20 @@ class Start:
     restore_s: float
     logits: Logits | None
     reason: Reason | None
+
+    def report(self, fetch: Fetch | None) -> CacheReport:
+        """What the cache did for this start, `fetch` included, which brought state from the SSD."""
+        fetched = fetch is not None and fetch.tokens > 0
+        return report(
+            self.plan,
+            restored=self.position,
+            tier=Tier.SSD if fetched and self.tier is Tier.RAM else self.tier,
+            reason=(fetch.reason if fetch else None) or self.reason,
+            restored_bytes=self.nbytes,
+            restore_s=self.restore_s,
+            ssd_bytes=fetch.nbytes if fetch else 0,
+            ssd_s=fetch.elapsed_s if fetch else 0.0,
+        )
 
 
 class Placement:

@@ -19,7 +19,7 @@ from headstart.errors import ConfigError, EngineError, EngineFull, HeadstartErro
 from headstart.prefix.cache import PrefixCache
 from headstart.prefix.keys import namespace_key
 from headstart.prefix.plan import Plan, Stop, StopKind
-from headstart.prefix.report import Reason, Tier, report
+from headstart.prefix.report import Reason
 from headstart.prefix.ssd_tier import SsdTier
 from headstart.serving.admission import check_prompt, check_queue, shared_unread
 from headstart.serving.chunking import chunk_end, next_prefill
@@ -262,7 +262,7 @@ class Scheduler:
             return False
         other, position = found
         if self._engine.layout.recurrent and position < other.prompt_tokens:
-            add_stop(other, Stop(position, StopKind.FORK))
+            other.add_stop(Stop(position, StopKind.FORK))
         run.wait_for(other, position)
         self._totals.shared_waits += 1
         return True
@@ -275,18 +275,7 @@ class Scheduler:
         if self._cache is not None and run.request.use_cache:
             run.recorder = self._cache.recorder(run.namespace, run.tokens[: start.position])
             run.stops = deque(stop for stop in start.plan.stops if stop.position > start.position)
-        run.announce(
-            report(
-                start.plan,
-                restored=start.position,
-                tier=Tier.SSD if fetch and fetch.tokens and start.tier is Tier.RAM else start.tier,
-                reason=start.reason if fetch is None else fetch.reason or start.reason,
-                restored_bytes=start.nbytes,
-                restore_s=start.restore_s,
-                ssd_bytes=fetch.nbytes if fetch else 0,
-                ssd_s=fetch.elapsed_s if fetch else 0.0,
-            )
-        )
+        run.announce(start.report(fetch))
         self._running.append(run)
         if start.logits is not None:
             self._sample(run, start.logits)
@@ -410,9 +399,3 @@ class Scheduler:
             requests=dict(self._counts),
             cache=self._cache.statistics() if self._cache else None,
         )
-
-
-def add_stop(run: Running, stop: Stop) -> None:
-    """Puts `stop` in its place among the stops `run` has yet to reach, unless one stands there."""
-    if stop.position > run.position and all(other.position != stop.position for other in run.stops):
-        run.stops = deque(sorted([*run.stops, stop], key=lambda s: s.position))

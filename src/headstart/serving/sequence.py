@@ -153,6 +153,11 @@ class Running:
             reached = stop if stop.position == position else reached
         return reached
 
+    def add_stop(self, stop: Stop) -> None:
+        """Puts `stop` in its place among the stops yet to be reached, unless one stands there."""
+        if stop.position > self.position and all(other.position != stop.position for other in self.stops):
+            self.stops = deque(sorted([*self.stops, stop], key=lambda other: other.position))
+
     def announce(self, report: CacheReport) -> None:
         """Tells the client that its prompt is read. Once, even if the sequence is moved later."""
         if self.report is None:
