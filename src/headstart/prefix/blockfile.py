@@ -14,6 +14,8 @@ what the entry is, and holds a BLAKE3 checksum of every tensor and one of the he
     checksums   JSON object: tensor name to 32 hex digits (BLAKE3, 16 bytes)
     header      32 hex digits: BLAKE3 of the header bytes with these digits replaced by zeros
 
+Formats to come keep `format` and `header`, so that a file of theirs is told from a damaged one.
+
 The tensor `tokens` (int32) holds the block's tokens, or those from the parent's end to a mark.
 A block's other tensors are its planes (uint8, tokens x row bytes); a checkpoint has `state`
 (uint8), logits have `logits` (float32).
@@ -94,8 +96,27 @@ def checksum(data: Array) -> str:
 
 def encode(head: Head, tensors: Mapping[str, Array]) -> list[bytes | Array]:
     """The file as buffers to be written one after another; the arrays are not copied."""
+    parts = _parts(head, tensors)
+    text = _header_text(head, parts, {name: checksum(array) for name, array in parts.items()})
+    digest = blake3(text).digest(CHECKSUM_BYTES).hex()
+    text = text.replace(_header_field(_ZEROS), _header_field(digest), 1)
+    return [len(text).to_bytes(LENGTH_BYTES, "little") + text, *(a for a in parts.values() if a.nbytes)]
+
+
+def file_bytes(head: Head, tensors: Mapping[str, Array]) -> int:
+    """How large the file will be, exactly, without looking at the tensors' bytes."""
+    parts = _parts(head, tensors)
+    text = _header_text(head, parts, dict.fromkeys(parts, _ZEROS))
+    return LENGTH_BYTES + len(text) + sum(array.nbytes for array in parts.values())
+
+
+def _parts(head: Head, tensors: Mapping[str, Array]) -> dict[str, Array]:
     tokens = np.frombuffer(head.tokens, ">u4").astype(np.int32)
-    parts = {"tokens": tokens} | {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+    return {"tokens": tokens} | {name: np.ascontiguousarray(array) for name, array in tensors.items()}
+
+
+def _header_text(head: Head, parts: Mapping[str, Array], checksums: Mapping[str, str]) -> bytes:
+    """The header, padded, its own checksum not yet in it."""
     header: dict[str, Any] = {}
     offset = 0
     for name, array in parts.items():
@@ -111,14 +132,11 @@ def encode(head: Head, tensors: Mapping[str, Array]) -> list[bytes | Array]:
         "level": str(head.level),
         "canonical": "1" if head.canonical else "0",
         "stop": head.stop,
-        "checksums": json.dumps({name: checksum(array) for name, array in parts.items()}),
+        "checksums": json.dumps(checksums),
         "header": _ZEROS,
     }
     text = json.dumps({"__metadata__": metadata, **header}, separators=(",", ":")).encode()
-    text += b" " * (-(len(text) + LENGTH_BYTES) % ALIGN)
-    digest = blake3(text).digest(CHECKSUM_BYTES).hex()
-    text = text.replace(_header_field(_ZEROS), _header_field(digest), 1)
-    return [len(text).to_bytes(LENGTH_BYTES, "little") + text, *(a for a in parts.values() if a.nbytes)]
+    return text + b" " * (-(len(text) + LENGTH_BYTES) % ALIGN)
 
 
 def _header_field(digest: str) -> bytes:
@@ -167,7 +185,7 @@ def decode_head(data: npt.NDArray[np.uint8]) -> tuple[Head, dict[str, Place], di
             canonical=metadata["canonical"] == "1",
             stop=metadata["stop"],
         )
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise BlockFileError(Damage.CORRUPT, f"the header is not complete: {error!r}") from error
     if checksum(data[start:stop]) != sums.get("tokens"):
         raise BlockFileError(Damage.CORRUPT, "the checksum of tensor tokens is wrong", "tokens")
@@ -183,10 +201,10 @@ def _header(data: npt.NDArray[np.uint8]) -> dict[str, Any]:
         raise BlockFileError(Damage.CORRUPT, f"a header of {length} bytes does not fit the file")
     text = data[LENGTH_BYTES : LENGTH_BYTES + length].tobytes()
     try:
-        header = json.loads(text)
+        header: dict[str, Any] = json.loads(text)
         metadata = header["__metadata__"]
         version, digest = metadata["format"], metadata["header"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise BlockFileError(Damage.CORRUPT, f"the header cannot be read: {error!r}") from error
     zeroed = text.replace(_header_field(str(digest)), _header_field(_ZEROS), 1)
     if blake3(zeroed).digest(CHECKSUM_BYTES).hex() != digest:
@@ -195,8 +213,6 @@ def _header(data: npt.NDArray[np.uint8]) -> dict[str, Any]:
         raise BlockFileError(
             Damage.UNREADABLE_VERSION, f"the file is of format {version!r}; this version reads {FORMAT!r}"
         )
-    if not isinstance(header, dict):
-        raise BlockFileError(Damage.CORRUPT, "the header is not an object")
     return header
 
 

@@ -7,7 +7,10 @@ files' times instead. Journal mode is WAL, so a killed process leaves a catalog 
 
 from __future__ import annotations
 
+import os
+import shutil
 import sqlite3
+import tempfile
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +18,7 @@ from pathlib import Path
 from headstart.prefix.blockfile import EntryKind, Head
 
 SCHEMA_VERSION = 1
+_CHECKPOINT_PAGES = 256
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS namespaces (id INTEGER PRIMARY KEY, name BLOB NOT NULL UNIQUE);
 CREATE TABLE IF NOT EXISTS entries (
@@ -53,26 +57,39 @@ class Listed:
 class Catalog:
     """The open catalog of one store. One thread at a time; writes wait for `commit`.
 
-    Raises CatalogDamagedError where the file is not a catalog of this version or is damaged.
+    `read_only` reads a copy, so that nothing is made or changed beside the catalog, SQLite's own
+    files included. Raises CatalogDamagedError where the file is not a catalog of this version or is
+    damaged.
     """
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         self._namespaces: dict[bytes, int] = {}
+        self._copy: tempfile.TemporaryDirectory[str] | None = None
         try:
             if read_only:
-                self._db = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, check_same_thread=False)
+                self._copy = tempfile.TemporaryDirectory(prefix="headstart-catalog-")
+                path = _copied(path, Path(self._copy.name))
             else:
-                self._db = sqlite3.connect(path, check_same_thread=False)
-                self._prepare()
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+                path.chmod(0o600)
+            self._db = sqlite3.connect(path, check_same_thread=False)
+        except (sqlite3.Error, OSError) as error:
+            self._drop_copy()
+            raise CatalogDamagedError(str(error)) from error
+        try:
+            self._prepare()
             self._check_version()
             for number, name in self._db.execute("SELECT id, name FROM namespaces"):
                 self._namespaces[name] = number
-        except sqlite3.Error as error:
+        except (sqlite3.Error, CatalogDamagedError) as error:
+            self._db.close()
+            self._drop_copy()
             raise CatalogDamagedError(str(error)) from error
 
     def _prepare(self) -> None:
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=NORMAL")
+        self._db.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
         (tables,) = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()
         if not version and not tables:
@@ -92,8 +109,8 @@ class Catalog:
             rows = self._db.execute(f"SELECT {_COLUMNS} FROM entries ORDER BY level, kind")
             for key, space, kind, parent, level, tokens, canonical, stop, nbytes, hits, used_s in rows:
                 head = Head(_KINDS[kind], names[space], parent, tokens, level, bool(canonical), stop)
-                yield Listed(key, head, nbytes, hits, used_s)
-        except (sqlite3.Error, KeyError, IndexError) as error:
+                yield Listed(key, head, nbytes, int(hits), float(used_s))
+        except (sqlite3.Error, KeyError, IndexError, TypeError, ValueError) as error:
             raise CatalogDamagedError(str(error)) from error
 
     def put(self, entries: Iterable[Listed]) -> None:
@@ -138,5 +155,22 @@ class Catalog:
         self._db.commit()
 
     def close(self) -> None:
-        self._db.commit()
-        self._db.close()
+        """Commits and lets go, even where committing fails. Raises sqlite3.Error then."""
+        try:
+            self._db.commit()
+        finally:
+            self._db.close()
+            self._drop_copy()
+
+    def _drop_copy(self) -> None:
+        if self._copy is not None:
+            self._copy.cleanup()
+
+
+def _copied(path: Path, folder: Path) -> Path:
+    """A copy of the catalog at `path` and of its log. One that was torn by a process that wrote
+    meanwhile shows as damaged, or has rows that the files do not bear out."""
+    for name in (path.name, path.name + "-wal"):
+        if path.with_name(name).exists():
+            shutil.copyfile(path.with_name(name), folder / name)
+    return folder / path.name

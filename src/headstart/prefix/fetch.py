@@ -22,7 +22,7 @@ from headstart.prefix.ssd import StoreFileError
 from headstart.prefix.ssd_tier import SsdTier
 from headstart.prefix.stops import StopKind
 from headstart.prefix.tokens import TokenRun
-from headstart.prefix.tree import Entry, Mark, Node
+from headstart.prefix.tree import Entry, Mark, Node, resolve
 
 _log = logging.getLogger(__name__)
 
@@ -69,9 +69,17 @@ class Fetch:
     def _submit(self) -> None:
         while self._to_read and len(self._reading) < AHEAD:
             entry = self._to_read.popleft()
+            if isinstance(entry, Node):
+                entry = resolve(entry)
             future = self._tier.readers.submit(self._tier.read, entry)
             future.add_done_callback(lambda _: self._wake())
             self._reading.append((entry, future))
+
+    def _read_first(self, entry: Node) -> None:
+        """Reads `entry`, which has taken the place of a block that was read when it went."""
+        future = self._tier.readers.submit(self._tier.read, entry)
+        future.add_done_callback(lambda _: self._wake())
+        self._reading.appendleft((entry, future))
 
     def advance(self) -> bool:
         """Stores what has been read so far, in order; answers `done`."""
@@ -80,6 +88,9 @@ class Fetch:
             try:
                 self._store(entry, future.result())
             except StoreFileError as error:
+                if isinstance(entry, Node) and resolve(entry) is not entry:
+                    self._read_first(resolve(entry))
+                    continue
                 self._fail(entry, error)
                 break
             if not self._recorder.active:
@@ -96,10 +107,12 @@ class Fetch:
         recorder = self._recorder
         if isinstance(entry, Node):
             assert isinstance(state, RowBytes)
-            start = self._tier.shelf.tree.start(entry)
-            skip = recorder.position - start
+            entry = resolve(entry)
+            if entry.removed:
+                raise StoreFileError(Reason.EVICTED, "the block was dropped meanwhile")
+            skip = recorder.position - self._tier.shelf.tree.start(entry)
             if 0 <= skip < len(state):
-                tokens = _tokens(entry.tokens)[skip:]
+                tokens = _tokens(entry.tokens)[skip : len(state)]
                 recorder.record(tokens, state.cut(skip, len(state)), canonical=entry.canonical)
                 self.tokens += len(tokens)
         else:
@@ -110,7 +123,9 @@ class Fetch:
             position = node.level * self._tier.shelf.tree.block_tokens + len(entry.tail) // TOKEN_BYTES
             if position <= recorder.position:
                 self._store_mark(entry, state, position)
-        self.nbytes += state.nbytes if isinstance(state, RowBytes) else len(state)
+        nbytes = state.nbytes if isinstance(state, RowBytes) else len(state)
+        self.nbytes += nbytes
+        self._tier.counts.read_bytes += nbytes
         self._used.append(entry)
 
     def _store_mark(self, mark: Mark, state: bytes, position: int) -> None:
@@ -121,10 +136,11 @@ class Fetch:
 
     def _fail(self, entry: Node | Mark, error: StoreFileError) -> None:
         """State that cannot be read is a miss with a reason; what came before it is kept."""
-        _log.warning("State on the SSD was not used: %s", error)
-        self.reason = error.reason
         self._unpin()
-        if error.reason is not Reason.EVICTED:
+        dropped = entry.removed if isinstance(entry, Node) else entry.node is None
+        self.reason = Reason.EVICTED if dropped else error.reason
+        if not dropped:
+            _log.warning("State on the SSD was not used: %s", error)
             self._tier.lose(entry)
         self._stop()
 

@@ -11,11 +11,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from heapq import heappop, heappush
+from operator import attrgetter
 
 from headstart.prefix.blockfile import EntryKind, Head
 from headstart.prefix.catalog import Listed
+from headstart.prefix.eviction import EvictionQueue
 from headstart.prefix.keys import TokenBytes
+from headstart.prefix.ssd import disk_bytes
 from headstart.prefix.stops import StopKind
 from headstart.prefix.tree import (
     Entry,
@@ -28,7 +30,10 @@ from headstart.prefix.tree import (
     child_starting_with,
     covered,
     prefixes,
+    resolve,
 )
+
+_by_tokens = attrgetter("head.tokens")
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +46,8 @@ class OnDisk:
 
 
 class Shelf:
-    """Entries on the SSD. `used_bytes`: of all files, those being written included as announced."""
+    """Entries on the SSD. `used_bytes`: what all of them take up on the disk, those being written
+    included as announced."""
 
     def __init__(self, block_tokens: int) -> None:
         self.tree = Tree(block_tokens)
@@ -49,40 +55,54 @@ class Shelf:
         self.blocks = 0
         self.marks = 0
         self.evicted = 0
-        self._superseded: list[bytes] = []
+        self._superseded: list[OnDisk] = []
         self._sizes: dict[bytes, int] = {}
         self._nodes: dict[bytes, Node] = {}
         self._pins: dict[Node, int] = {}
-        self._heap: list[tuple[float, int, Entry]] = []
-        self._order = 0
+        self._queue = EvictionQueue(_priority, self._evictable)
 
     def load(self, entries: Iterable[Listed]) -> list[Listed]:
-        """Takes in what a catalog lists, parents first; answers the entries that cannot be used:
-        their parent or the rows of their position are not there."""
-        stray: list[Listed] = []
-        marks: list[Listed] = []
+        """Takes in what a store holds; answers the entries that cannot be used: what they hang on,
+        or the rows of their position, are not there, or a longer block has taken their place."""
+        below: dict[bytes, list[Listed]] = {}
+        namespaces: dict[bytes, None] = {}
         for listed in entries:
-            head = listed.head
-            if head.kind is not EntryKind.BLOCK:
-                marks.append(listed)
-                continue
-            parent = self._parent(head)
-            if parent is None or child_starting_with(parent, head.tokens):
-                stray.append(listed)
-                continue
-            node = self.tree.attach(parent, head.tokens, listed.key)
-            node.canonical = head.canonical
-            self._take_in(node, listed)
-        for listed in marks:
-            head = listed.head
-            parent = self._parent(head)
-            if parent is None or not covered(parent, head.tokens):
-                stray.append(listed)
-                continue
-            self._take_in(self._hang(parent, head, listed.nbytes), listed)
+            below.setdefault(listed.head.parent, []).append(listed)
+            namespaces[listed.head.namespace] = None
+        stray: list[Listed] = []
+        parents = [self.tree.root(name) for name in namespaces if name in below]
+        while parents:
+            parent = parents.pop()
+            parents += self._load_below(parent, below.pop(parent.key, []), stray)
+        for left in below.values():
+            stray += left
         for node in self._nodes.values():
             self._offer(node)
         return stray
+
+    def _load_below(self, parent: Node, listed: list[Listed], stray: list[Listed]) -> list[Node]:
+        """Takes in what hangs on `parent`; answers the blocks among it that others may hang on."""
+        blocks = [one for one in listed if one.head.kind is EntryKind.BLOCK]
+        blocks.sort(key=_by_tokens)
+        full: list[Node] = []
+        for at, one in enumerate(blocks):
+            tokens = one.head.tokens
+            longer = at + 1 < len(blocks) and blocks[at + 1].head.tokens.startswith(tokens)
+            if longer or not 0 < len(tokens) <= self.tree.block_bytes:
+                stray.append(one)
+                continue
+            node = self.tree.attach(parent, tokens, one.key)
+            node.canonical = one.head.canonical
+            self._take_in(node, one)
+            if len(tokens) == self.tree.block_bytes:
+                full.append(node)
+        for one in listed:
+            if one.head.kind is not EntryKind.BLOCK:
+                if covered(parent, one.head.tokens):
+                    self._take_in(self._hang(parent, one.head, one.nbytes), one)
+                else:
+                    stray.append(one)
+        return full
 
     def _parent(self, head: Head) -> Node | None:
         """What an entry hangs on; None where that is not here."""
@@ -92,12 +112,12 @@ class Shelf:
 
     def _take_in(self, entry: Node | Mark, listed: Listed) -> None:
         entry.hits, entry.clock = listed.hits, listed.used_s
-        self._count(entry, listed.head, listed.key, listed.nbytes)
+        self._count(entry, listed.head, listed.key, disk_bytes(listed.nbytes, len(listed.head.tokens)))
         if isinstance(entry, Mark):
             self._offer(entry)
 
     def _hang(self, parent: Node, head: Head, nbytes: int) -> Mark:
-        kind = None if head.kind is EntryKind.LOGITS else StopKind(head.stop)
+        kind = None if head.kind is EntryKind.LOGITS else _stop_kind(head.stop)
         mark = Mark(parent, head.tokens, kind, nbytes=nbytes, canonical=head.canonical)
         self.tree.add_mark(mark)
         return mark
@@ -118,13 +138,24 @@ class Shelf:
     def __contains__(self, key: bytes) -> bool:
         return key in self._sizes
 
+    def block(self, key: bytes) -> Node | None:
+        """The block of that key; None where it is not here."""
+        return self._nodes.get(key)
+
     def match(self, namespace: bytes, prompt: TokenBytes) -> Match:
         return self.tree.match(namespace, prompt)
 
     # Coming and going
 
-    def add(self, head: Head, nbytes: int) -> Node | Mark | None:
-        """Announces an entry of about `nbytes` that is about to be written. None: it is here already,
+    def keep_parent(self, head: Head) -> Node | None:
+        """Pins what an entry hangs on, until `unpin`; None where that is not here."""
+        parent = self._parent(head)
+        if parent is not None:
+            self.pin(parent)
+        return parent
+
+    def add(self, head: Head, file_bytes: int) -> Node | Mark | None:
+        """Announces an entry of `file_bytes` that is about to be written. None: it is here already,
         or what it needs is not: the block before it, or the rows of a mark's position."""
         parent = self._parent(head)
         if parent is None:
@@ -145,32 +176,28 @@ class Shelf:
             )
             if present or not covered(parent, head.tokens):
                 return None
-            entry = self._hang(parent, head, nbytes)
+            entry = self._hang(parent, head, file_bytes)
         entry.clock = time.time()
-        self._count(entry, head, head.key, nbytes)
+        self._count(entry, head, head.key, disk_bytes(file_bytes, len(head.tokens)))
         self._offer(entry)
         return entry
 
     def _supersede(self, shorter: Node, longer: Node) -> None:
-        """A partial block goes when a longer one that begins with it comes; its marks stay."""
+        """A partial block goes when a longer one that begins with it comes; its marks and pins stay."""
         longer.hits = shorter.hits
         self.tree.detach(shorter, longer)
-        self._uncount(shorter)
-        self._pins.pop(shorter, None)
         assert isinstance(shorter.payload, OnDisk)
-        self._superseded.append(shorter.payload.key)
+        self._superseded.append(shorter.payload)
+        self._uncount(shorter)
+        pins = self._pins.pop(shorter, 0)
+        if pins:
+            self._pins[longer] = self._pins.get(longer, 0) + pins
 
-    def take_superseded(self) -> list[bytes]:
-        """Keys of partial blocks that were replaced since the last call: their files may go once
-        the longer ones are written."""
+    def take_superseded(self) -> list[OnDisk]:
+        """Partial blocks that were replaced since the last call: their files may go once the longer
+        ones are written."""
         taken, self._superseded = self._superseded, []
         return taken
-
-    def written(self, key: bytes, nbytes: int) -> None:
-        """The file of an entry is there and has `nbytes`."""
-        if key in self._sizes:
-            self.used_bytes += nbytes - self._sizes[key]
-            self._sizes[key] = nbytes
 
     def drop(self, entry: Node | Mark) -> list[Entry]:
         """Takes out an entry, and with a block all that needs it; answers what went, leaves first."""
@@ -180,7 +207,10 @@ class Shelf:
             self.tree.remove_mark(entry)
             self._uncount(entry)
             return [entry]
+        if entry.removed:
+            return []
         gone: list[Entry] = []
+        parent = entry.parent
         for node in _subtree(entry):
             if node.marks is not None:
                 for mark in [*node.marks.checkpoints, *node.marks.logits]:
@@ -191,6 +221,8 @@ class Shelf:
             self._uncount(node)
             self._pins.pop(node, None)
             gone.append(node)
+        if parent is not None:
+            self._offer(parent)
         return gone
 
     def _uncount(self, entry: Node | Mark) -> None:
@@ -201,6 +233,7 @@ class Shelf:
             self.blocks -= 1
         else:
             self.marks -= 1
+        self._queue.forget(entry)
 
     # Use and eviction
 
@@ -209,6 +242,8 @@ class Shelf:
         self._pins[node] = self._pins.get(node, 0) + 1
 
     def unpin(self, node: Node) -> None:
+        """Undoes one `pin` of `node` or of the block it has been replaced by."""
+        node = resolve(node)
         left = self._pins.get(node, 0) - 1
         if left > 0:
             self._pins[node] = left
@@ -223,21 +258,14 @@ class Shelf:
 
     def evict_to(self, limit_bytes: int) -> Iterator[Entry]:
         """Takes out entries until the rest fits in `limit_bytes`, as far as that can be done."""
-        while self.used_bytes > limit_bytes and self._heap:
-            priority, _, entry = heappop(self._heap)
-            entry.queued = False
-            if not self._evictable(entry):
-                continue
-            if _priority(entry) > priority:
-                self._offer(entry)
-                continue
-            parent = entry.parent if isinstance(entry, Node) else None
+        while self.used_bytes > limit_bytes:
+            entry = self._queue.take()
+            if entry is None:
+                return
             assert isinstance(entry, Node | Mark)
             for gone in self.drop(entry):
                 self.evicted += 1
                 yield gone
-            if parent is not None:
-                self._offer(parent)
 
     def _evictable(self, entry: Entry) -> bool:
         if isinstance(entry, Mark):
@@ -246,10 +274,8 @@ class Shelf:
         return not entry.removed and entry.level > 0 and not entry.children and entry not in self._pins
 
     def _offer(self, entry: Entry) -> None:
-        if not entry.queued and self._evictable(entry):
-            entry.queued = True
-            self._order += 1
-            heappush(self._heap, (_priority(entry), self._order, entry))
+        if self._evictable(entry):
+            self._queue.offer(entry)
 
 
 def _priority(entry: Entry) -> float:
@@ -257,6 +283,14 @@ def _priority(entry: Entry) -> float:
     if isinstance(entry, Mark) and entry.kind is StopKind.GRID and not entry.hits:
         return 0.0
     return entry.clock
+
+
+def _stop_kind(text: str) -> StopKind:
+    """Why a checkpoint was taken; of a reason that is not known here, the least important one."""
+    try:
+        return StopKind(text)
+    except ValueError:
+        return StopKind.GRID
 
 
 def _subtree(top: Node) -> list[Node]:

@@ -16,9 +16,10 @@ import fcntl
 import os
 import stat
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +37,7 @@ from headstart.prefix.blockfile import (
     decode_head,
     encode,
 )
+from headstart.prefix.faults import FileFaults, Step
 from headstart.prefix.report import Reason
 
 SUFFIX = ".safetensors"
@@ -43,25 +45,54 @@ TEMPORARY = ".tmp-"
 ASIDE = ".aside-"
 CATALOG = "catalog.sqlite"
 LOCK = "lock"
+DISK_UNIT_BYTES = 4096
+"""Files take up whole units of the file system."""
+ROW_BYTES = 512
+"""Catalog of an entry beyond its tokens, which are there too."""
 _HEAD_READ_BYTES = 64 << 10
+_MOST_BUFFERS = 256
 _DAMAGE = {Damage.CORRUPT: Reason.CORRUPT, Damage.UNREADABLE_VERSION: Reason.UNREADABLE_VERSION}
 
 
 class StoreFileError(Exception):
-    """An entry's file could not be used. `reason` goes into the report; `detail` names the file."""
+    """An entry's file could not be used. `reason` goes into the report; `detail` names the file.
+    `tensor`: the one at fault, where it is one."""
 
-    def __init__(self, reason: Reason, detail: str) -> None:
+    def __init__(self, reason: Reason, detail: str, tensor: str | None = None) -> None:
         super().__init__(detail)
         self.reason = reason
+        self.tensor = tensor
 
 
-@dataclass(frozen=True)
-class FoundFile:
-    """A file with the name of an entry. `key` as its name says; the content is not looked at."""
+class FoundFile(NamedTuple):
+    """What lies under the name of an entry; its content has not been looked at.
+
+    `nbytes`: its size, -1 for what is no regular file. `modified_s`: Unix time of its last change.
+    """
 
     namespace: bytes
     key: bytes
-    path: Path
+    name: str
+    nbytes: int
+    modified_s: float
+
+    @property
+    def path(self) -> Path:
+        return Path(self.name)
+
+
+class Scan(NamedTuple):
+    """All that lies in a store: entries, and what writes that were broken off have left."""
+
+    entries: list[FoundFile]
+    temporary: list[Path]
+
+
+def disk_bytes(file_bytes: int, token_bytes: int) -> int:
+    """What an entry takes up on the disk: its file in whole units, and its row in the catalog, whose
+    pages are about two thirds full."""
+    units = -(-file_bytes // DISK_UNIT_BYTES)
+    return units * DISK_UNIT_BYTES + token_bytes * 3 // 2 + ROW_BYTES
 
 
 class SsdFiles:
@@ -71,11 +102,11 @@ class SsdFiles:
     `read_only` was not asked for.
     """
 
-    def __init__(self, directory: Path, *, read_only: bool = False) -> None:
+    def __init__(self, directory: Path, *, read_only: bool = False, faults: FileFaults | None = None) -> None:
         self.directory = directory
         self.read_only = read_only
+        self.faults = faults
         self._lock_file: int | None = None
-        self._made: set[Path] = set()
         if read_only:
             if not directory.is_dir():
                 raise ConfigError(f"the cache directory {directory} does not exist, so it cannot be read")
@@ -97,59 +128,79 @@ class SsdFiles:
     def write(self, head: Head, tensors: Mapping[str, Array]) -> int:
         """Writes an entry and answers the size of its file. Raises OSError, leaving nothing behind."""
         path = self.path(head.namespace, head.key)
-        self._make_folder(path.parent)
+        path.parent.parent.mkdir(mode=0o700, exist_ok=True)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
         temporary = path.with_name(f"{TEMPORARY}{os.getpid()}-{path.name}")
         try:
-            size = _write_whole(temporary, encode(head, tensors))
+            self.at(Step.OPEN, path)
+            size = self._write_whole(temporary, encode(head, tensors))
+            self.at(Step.FLUSHED, temporary)
             temporary.rename(path)
+            self.at(Step.RENAMED, path)
         except OSError:
             with contextlib.suppress(OSError):
                 temporary.unlink()
             raise
         return size
 
-    def _make_folder(self, folder: Path) -> None:
-        if folder not in self._made:
-            folder.parent.mkdir(mode=0o700, exist_ok=True)
-            folder.mkdir(mode=0o700, exist_ok=True)
-            self._made.add(folder)
+    def at(self, step: Step, path: Path) -> None:
+        """Where faults are injected."""
+        if self.faults is not None:
+            self.faults.at(step, path)
+
+    def _write_whole(self, path: Path, buffers: list[bytes | Array]) -> int:
+        path.unlink(missing_ok=True)
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            size = sum(_write_all(file, buffers[at : at + _MOST_BUFFERS]) for at in _starts(buffers))
+            self.at(Step.WRITTEN, path)
+            os.fdatasync(file)
+        finally:
+            os.close(file)
+        return size
 
     def read(self, namespace: bytes, key: bytes, kind: EntryKind) -> tuple[Head, dict[str, Array]]:
         """An entry, every byte checked. Raises StoreFileError with the reason."""
         path = self.path(namespace, key)
-        try:
-            head, tensors = decode(_read_whole(path))
-        except FileNotFoundError as error:
-            raise StoreFileError(Reason.IO_ERROR, f"{path} is missing") from error
-        except OSError as error:
-            raise StoreFileError(_reason_of(error), f"{path} cannot be read: {error.strerror}") from error
-        except BlockFileError as error:
-            reason = (
-                Reason.UNREADABLE_VERSION if error.damage is Damage.UNREADABLE_VERSION else Reason.CORRUPT
-            )
-            raise StoreFileError(reason, f"{path}: {error}") from error
+        with _told(path):
+            try:
+                head, tensors = decode(self._read_whole(path))
+            except FileNotFoundError as error:
+                raise StoreFileError(Reason.IO_ERROR, f"{path} is missing") from error
         if (head.namespace, head.key, head.kind) != (namespace, key, kind):
             raise StoreFileError(Reason.CORRUPT, f"{path} holds another entry than its name says")
         return head, tensors
 
+    def _read_whole(self, path: Path) -> npt.NDArray[np.uint8]:
+        self.at(Step.READ, path)
+        with _open(path) as file:
+            data = np.empty(os.fstat(file).st_size, np.uint8)
+            data = data[: _read_into(file, data)]
+        return data if self.faults is None else self.faults.seen(data)
+
+    def check(self, found: FoundFile) -> int:
+        """Checks every byte of a file and answers their number. Raises StoreFileError, and
+        FileNotFoundError where it is gone."""
+        with _told(found.path):
+            data = self._read_whole(found.path)
+            _check_name(found, decode(data)[0])
+        return len(data)
+
     def head_of(self, found: FoundFile) -> tuple[Head, int]:
-        """What a file says it is, and its size; tensors are not checked. Raises StoreFileError."""
-        try:
+        """What a file says it is, and its size; tensors are not checked. Raises StoreFileError, and
+        FileNotFoundError where it is gone."""
+        with _told(found.path):
             with _open(found.path) as file:
                 size = os.fstat(file).st_size
                 head, places, _ = decode_head(_head_bytes(file, size))
-                if max(stop for _, _, _, stop in places.values()) != size:
-                    raise BlockFileError(Damage.CORRUPT, "the file has not the size its header says")
-        except OSError as error:
-            raise StoreFileError(_reason_of(error), f"{found.path}: {error.strerror}") from error
-        except BlockFileError as error:
-            reason = (
-                Reason.UNREADABLE_VERSION if error.damage is Damage.UNREADABLE_VERSION else Reason.CORRUPT
-            )
-            raise StoreFileError(reason, f"{found.path}: {error}") from error
-        if (head.namespace, head.key) != (found.namespace, found.key):
-            raise StoreFileError(Reason.CORRUPT, f"{found.path} holds another entry than its name says")
+            if max(stop for _, _, _, stop in places.values()) != size:
+                raise BlockFileError(Damage.CORRUPT, "the file has not the size its header says")
+            _check_name(found, head)
         return head, size
+
+    def found(self) -> Iterator[FoundFile]:
+        """All that has the name of an entry."""
+        yield from self.scan().entries
 
     def remove(self, namespace: bytes, key: bytes) -> None:
         """Removes what lies under an entry's name. Raises OSError where that cannot be done."""
@@ -165,23 +216,21 @@ class SsdFiles:
         else:
             path.unlink(missing_ok=True)
 
-    def found(self) -> Iterator[FoundFile]:
-        """Every file that has the name of an entry."""
+    def scan(self) -> Scan:
+        """All that has the name of an entry, and all temporary files."""
+        scan = Scan([], [])
         for namespace, folder in _hex_folders(self.directory):
-            for _, inner in _hex_folders(folder):
+            for inner_key, inner in _hex_folders(folder):
                 with os.scandir(inner) as entries:
                     for entry in entries:
-                        key = _hex(entry.name.removesuffix(SUFFIX))
-                        if key is not None and entry.name.endswith(SUFFIX):
-                            yield FoundFile(namespace, key, Path(entry.path))
-
-    def sweep_temporary(self) -> int:
-        """Removes what writes that were broken off have left; answers how many there were."""
-        count = 0
-        for path in self.directory.glob(f"*/*/{TEMPORARY}*"):
-            path.unlink(missing_ok=True)
-            count += 1
-        return count
+                        name = entry.name
+                        if name.startswith(TEMPORARY):
+                            scan.temporary.append(Path(entry.path))
+                        elif name.endswith(SUFFIX):
+                            key = _hex(name[: -len(SUFFIX)])
+                            if key is not None and key.startswith(inner_key):
+                                scan.entries.append(_found(namespace, key, entry))
+        return scan
 
     def free_bytes(self) -> int:
         """Bytes the file system has left for this user."""
@@ -199,46 +248,61 @@ def _take_lock(path: Path) -> int:
     file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
+    except BlockingIOError as error:
         owner = os.read(file, 32).decode("ascii", "replace").strip() or "unknown"
         os.close(file)
         raise ConfigError(
             f"the cache directory {path.parent} is in use by process {owner}; stop it, give another "
             "directory with --ssd-cache-dir, or read it without writing with --cache-read-only"
         ) from error
+    except OSError:
+        os.close(file)
+        raise
     os.ftruncate(file, 0)
     os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
     return file
 
 
-def _write_whole(path: Path, buffers: list[bytes | Array]) -> int:
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        size = 0
-        for buffer in _joined(buffers):
-            view = memoryview(buffer)
-            while view:
-                written = os.write(file, view)
-                size += written
-                view = view[written:]
-        os.fdatasync(file)
-    finally:
-        os.close(file)
+def _starts(buffers: list[bytes | Array]) -> range:
+    return range(0, len(buffers), _MOST_BUFFERS)
+
+
+def _write_all(file: int, buffers: Sequence[bytes | Array]) -> int:
+    """Writes `buffers` one behind the other without copying them; answers their size."""
+    views = [memoryview(b if isinstance(b, bytes) else b.data).cast("B") for b in buffers]
+    size = sum(view.nbytes for view in views)
+    left = deque(views)
+    while left:
+        written = os.writev(file, left)
+        while left and written >= left[0].nbytes:
+            written -= left.popleft().nbytes
+        if written:
+            left[0] = left[0][written:]
     return size
 
 
-def _joined(buffers: list[bytes | Array]) -> Iterator[bytes]:
-    """Small buffers put together, so that an entry of many planes is written in few calls."""
-    small: list[bytes] = []
-    size = 0
-    for buffer in buffers:
-        part = buffer if isinstance(buffer, bytes) else buffer.tobytes()
-        small.append(part)
-        size += len(part)
-        if size > 1 << 20:
-            yield b"".join(small)
-            small, size = [], 0
-    yield b"".join(small)
+@contextlib.contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """What goes wrong with the file at `path` as a StoreFileError; a missing one stays what it is."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise StoreFileError(_reason_of(error), f"{path} cannot be read: {error.strerror}") from error
+    except BlockFileError as error:
+        raise StoreFileError(_DAMAGE[error.damage], f"{path}: {error}", error.tensor) from error
+
+
+def _check_name(found: FoundFile, head: Head) -> None:
+    if (head.namespace, head.key) != (found.namespace, found.key):
+        raise BlockFileError(Damage.CORRUPT, "it holds another entry than its name says")
+
+
+def _found(namespace: bytes, key: bytes, entry: os.DirEntry[str]) -> FoundFile:
+    about = entry.stat(follow_symlinks=False)
+    size = about.st_size if stat.S_ISREG(about.st_mode) else -1
+    return FoundFile(namespace, key, entry.path, size, about.st_mtime)
 
 
 @contextlib.contextmanager
@@ -251,12 +315,6 @@ def _open(path: Path) -> Iterator[int]:
         yield file
     finally:
         os.close(file)
-
-
-def _read_whole(path: Path) -> npt.NDArray[np.uint8]:
-    with _open(path) as file:
-        data = np.empty(os.fstat(file).st_size, np.uint8)
-        return data[: _read_into(file, data)]
 
 
 def _read_into(file: int, data: npt.NDArray[np.uint8]) -> int:
@@ -294,7 +352,9 @@ def _hex_folders(folder: Path) -> Iterator[tuple[bytes, Path]]:
 
 
 def _hex(name: str) -> bytes | None:
+    """The bytes that `name` is the one hexadecimal form of."""
     try:
-        return bytes.fromhex(name) or None
+        value = bytes.fromhex(name)
     except ValueError:
         return None
+    return value if value and value.hex() == name else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import errno
 import logging
 import time
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -19,14 +19,17 @@ from typing import Any
 import numpy as np
 
 from headstart.prefix.block import RowBytes, StateLayout
-from headstart.prefix.blockfile import EntryKind, Head, plane_tensors
-from headstart.prefix.catalog import Catalog, CatalogDamagedError, Listed
-from headstart.prefix.keys import TokenBytes
+from headstart.prefix.blockfile import EntryKind, Head, file_bytes, plane_tensors
+from headstart.prefix.keys import TOKEN_BYTES, TokenBytes
+from headstart.prefix.opening import OpenReport, Progress, open_store
 from headstart.prefix.report import Reason
 from headstart.prefix.shelf import OnDisk, Shelf, covering
-from headstart.prefix.ssd import CATALOG, SsdFiles, StoreFileError
+from headstart.prefix.ssd import SsdFiles, StoreFileError, disk_bytes
+from headstart.prefix.ssd_counts import SsdCounts, SsdStatistics
 from headstart.prefix.tree import LOST, Entry, Mark, Match, Node
 from headstart.prefix.writer import Remove, Save, Saved, Writer
+
+__all__ = ["OpenReport", "Progress", "SsdSettings", "SsdTier", "walk"]
 
 log = logging.getLogger(__name__)
 
@@ -34,8 +37,11 @@ PAUSE_S = 30.0
 """How long saving rests after the disk refused a write, before it is tried again."""
 READERS = 2
 _BUDGET_CHECK_S = 1.0
-Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how many are done, and how many there are."""
+_SMALL = 1024
+ONE_ENTRY_ONLY = frozenset(
+    {errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG, errno.EFBIG}
+)
+"""Errors of a write that say nothing about the next one."""
 
 
 @dataclass(frozen=True)
@@ -49,31 +55,6 @@ class SsdSettings:
     flush_interval_s: float = 1.0
     queue_bytes: int = 512 << 20
     read_only: bool = False
-
-
-@dataclass(frozen=True)
-class OpenReport:
-    """What opening a store found: entries in use, catalog rows whose file was gone, files the
-    catalog did not know, files that could not be used, temporary files removed."""
-
-    entries: int
-    missing: int
-    adopted: int
-    unusable: int
-    temporary: int
-    rebuilt: bool
-    open_s: float
-
-
-@dataclass
-class SsdCounts:
-    """Running totals."""
-
-    saved: int = 0
-    refused: int = 0
-    write_errors: int = 0
-    read_bytes: int = 0
-    read_failures: int = 0
 
 
 class SsdTier:
@@ -94,11 +75,13 @@ class SsdTier:
         self.files = files or SsdFiles(settings.directory, read_only=settings.read_only)
         self._layout = layout
         self.shelf = Shelf(block_tokens)
-        self._unsaved: deque[Node | Mark] = deque()
+        self._unsaved: OrderedDict[Node | Mark, None] = OrderedDict()
+        self._most_unsaved = _SMALL
+        self._fell_with_parent: set[Entry] = set()
         self._paused_until_s = 0.0
-        self._limit = (0.0, settings.budget_bytes)
-        self.opened, catalog = self._open(progress or (lambda *_: None))
-        self.opened = replace(self.opened, open_s=time.perf_counter() - started_s)
+        self._limit = (-1.0 - _BUDGET_CHECK_S, settings.budget_bytes)
+        opened, catalog = open_store(self.files, self.shelf, progress or (lambda *_: None))
+        self.opened = replace(opened, open_s=time.perf_counter() - started_s)
         self._writer = None
         if catalog is not None:
             self._writer = Writer(
@@ -108,111 +91,64 @@ class SsdTier:
                 flush_interval_s=settings.flush_interval_s,
             )
         self.readers = ThreadPoolExecutor(READERS, thread_name_prefix="headstart-reader")
-        self._make_room(0)
-
-    # Opening
-
-    def _open(self, progress: Progress) -> tuple[OpenReport, Catalog | None]:
-        read_only = self.settings.read_only
-        temporary = 0 if read_only else self.files.sweep_temporary()
-        path = self.settings.directory / CATALOG
-        catalog, known, rebuilt = self._catalog(path, read_only)
-        found = {file.key: file for file in self.files.found()}
-        missing = [key for key in known if key not in found]
-        for key in missing:
-            del known[key]
-        new = [file for key, file in found.items() if key not in known]
-        unusable = 0
-        for count, file in enumerate(new):
-            if count % 256 == 0 and len(new) > 256:
-                progress("reading cache files", count, len(new))
-            try:
-                head, size = self.files.head_of(file)
-            except StoreFileError as error:
-                unusable += 1
-                log.warning("A file of the SSD cache cannot be used: %s", error)
-                if not read_only:
-                    self._discard(file.path)
-                continue
-            known[file.key] = Listed(file.key, head, size, 0, file.path.stat().st_mtime)
-        ordered = sorted(known.values(), key=lambda listed: listed.head.level)
-        stray = self.shelf.load(ordered)
-        if catalog is not None:
-            for listed in stray:
-                self.files.remove(listed.head.namespace, listed.key)
-            catalog.remove([*missing, *(listed.key for listed in stray)])
-            catalog.put(known[file.key] for file in new if file.key in known and file.key in self.shelf)
-            catalog.commit()
-        adopted = len(new) - unusable
-        return OpenReport(len(self.shelf), len(missing), adopted, unusable, temporary, rebuilt, 0.0), catalog
-
-    def _catalog(self, path: Path, read_only: bool) -> tuple[Catalog | None, dict[bytes, Listed], bool]:
-        """The catalog and its entries; a damaged one is replaced by an empty one."""
-        known: dict[bytes, Listed] = {}
-        try:
-            if read_only and not path.exists():
-                return None, known, True
-            catalog = Catalog(path, read_only=read_only)
-            known.update((listed.key, listed) for listed in catalog.listed())
-        except CatalogDamagedError as error:
-            log.warning("The catalog of the SSD cache is made anew from its files: %s", error)
-            known.clear()
-            if read_only:
-                return None, known, True
-            for name in (path.name, path.name + "-wal", path.name + "-shm"):
-                path.with_name(name).unlink(missing_ok=True)
-            return Catalog(path), known, True
-        if read_only:
-            catalog.close()
-            return None, known, False
-        return catalog, known, not known
-
-    def _discard(self, path: Path) -> None:
-        """Removes what lies under an entry's name and is no entry."""
-        try:
-            self.files.clear_path(path)
-        except OSError as error:
-            log.warning("%s cannot be removed: %s", path, error.strerror)
+        if self._writer is not None:
+            self._make_room(0)
 
     # Saving
 
     def save(self, entry: Node | Mark) -> None:
-        """Saves an entry of the RAM tier, now or when there is room in the queue."""
-        if self._writer is None or not self._try_save(entry):
+        """Saves an entry of the RAM tier, and the marks whose rows it has, now or when there is room
+        in the queue."""
+        self._save(entry)
+
+    def _save(self, entry: Node | Mark, *, again: bool = False) -> None:
+        if self._writer is None or not self._try_save(entry, self._writer, again):
             return
         if isinstance(entry, Node) and entry.parent is not None:
             for mark in covering(entry.parent, entry.tokens):
-                self._try_save(mark)
+                self._try_save(mark, self._writer, again)
 
-    def _try_save(self, entry: Node | Mark, *, again: bool = False) -> bool:
+    def _try_save(self, entry: Node | Mark, writer: Writer, again: bool) -> bool:
         """Whether the entry is on its way or there already. What comes while others wait, waits too:
         a block is written after the one before it."""
+        if isinstance(entry, Node) and entry.key in self.shelf:
+            return True
         head = _head_of(entry)
         if head is None or entry.payload is None or entry.payload is LOST:
             return False
         if head.key in self.shelf:
             return True
-        if time.monotonic() < self._paused_until_s or (self._unsaved and not again):
+        if not again and (self._paused_until_s or self._unsaved):
             return self._later(entry)
         tensors = self._tensors(entry)
         nbytes = sum(array.nbytes for array in tensors.values()) + len(head.tokens)
-        if not self._make_room(nbytes):
-            self.counts.refused += 1
-            return False
-        placed = self.shelf.add(head, nbytes)
-        return placed is not None and self._offer(entry, Save(placed, head, tensors, nbytes, entry.hits))
-
-    def _offer(self, entry: Node | Mark, save: Save) -> bool:
-        assert self._writer is not None
-        if not self._writer.offer(save):
-            self.shelf.drop(save.entry)
+        if not writer.takes(nbytes):
             return self._later(entry)
-        for key in self.shelf.take_superseded():
-            self._writer.remove(Remove(save.head.namespace, key))
-        return True
+        placed = self._place(head, file_bytes(head, tensors))
+        if placed is not None:
+            writer.offer(Save(placed, entry, head, tensors, nbytes, entry.hits))
+            for replaced in self.shelf.take_superseded():
+                writer.remove(Remove(replaced.namespace, replaced.key))
+        return placed is not None
+
+    def _place(self, head: Head, size: int) -> Node | Mark | None:
+        """A place in the index and room on the disk for a file of `size` bytes; None where what the
+        entry follows is not there, or room cannot be made."""
+        parent = self.shelf.keep_parent(head)
+        if parent is None:
+            return None
+        fits = self._make_room(disk_bytes(size, len(head.tokens)))
+        placed = self.shelf.add(head, size) if fits else None
+        self.shelf.unpin(parent)
+        self.counts.refused += not fits
+        return placed
 
     def _later(self, entry: Node | Mark) -> bool:
-        self._unsaved.append(entry)
+        self._unsaved[entry] = None
+        if len(self._unsaved) >= self._most_unsaved:
+            for one in [one for one in self._unsaved if one.payload is None]:
+                del self._unsaved[one]
+            self._most_unsaved = 2 * len(self._unsaved) + _SMALL
         return False
 
     def _tensors(self, entry: Node | Mark) -> Mapping[str, Any]:
@@ -234,12 +170,13 @@ class SsdTier:
         return self.shelf.used_bytes + nbytes <= limit
 
     def limit_bytes(self) -> int:
-        """The budget, or less where the file system runs short: what is used and what is free, less
-        the reserve."""
+        """The budget, less what files of another version take; or less than that where the file
+        system runs short: what is used and what is free, less the reserve."""
         now_s = time.monotonic()
         if now_s - self._limit[0] > _BUDGET_CHECK_S:
+            budget = self.settings.budget_bytes - self.opened.other_version_bytes
             free = self.files.free_bytes() - self.settings.reserve_bytes
-            self._limit = (now_s, max(0, min(self.settings.budget_bytes, self.shelf.used_bytes + free)))
+            self._limit = (now_s, max(0, min(budget, self.shelf.used_bytes + free)))
         return self._limit[1]
 
     def _forget(self, entry: Entry) -> None:
@@ -249,45 +186,83 @@ class SsdTier:
 
     def poll(self) -> None:
         """Takes in what has been written, and tries again what was put off. Cheap when idle."""
-        if self._writer is None:
+        writer = self._writer
+        if writer is None:
             return
-        for answer in self._writer.answers():
-            self._take_in(answer)
-        if self._unsaved and time.monotonic() >= self._paused_until_s and self._writer.has_room:
-            for _ in range(len(self._unsaved)):
-                entry = self._unsaved.popleft()
-                if not self._try_save(entry, again=True) and self._unsaved and self._unsaved[-1] is entry:
-                    self._unsaved.rotate(1)
+        failed: list[Node | Mark] = []
+        for answer in writer.answers():
+            self._take_in(answer, failed)
+        for entry in reversed(failed):
+            self._unsaved[entry] = None
+            self._unsaved.move_to_end(entry, last=False)
+        if not self._paused_until_s:
+            while self._unsaved and writer.has_room:
+                if not self._retry_first():
                     break
+        elif time.monotonic() >= self._paused_until_s and not writer.queued:
+            while self._unsaved and not writer.queued:
+                self._retry_first()
 
-    def _take_in(self, answer: Saved) -> None:
-        if answer.error is None:
+    def _retry_first(self) -> bool:
+        """Saves what has waited longest. False: it has to wait on."""
+        entry, _ = self._unsaved.popitem(last=False)
+        self._save(entry, again=True)
+        if entry in self._unsaved:
+            self._unsaved.move_to_end(entry, last=False)
+            return False
+        return True
+
+    def _take_in(self, answer: Saved, failed: list[Node | Mark]) -> None:
+        save, error = answer.save, answer.error
+        if save.entry in self._fell_with_parent:
+            self._fell_with_parent.discard(save.entry)
+            failed.append(save.source)
+        elif error is None:
             self.counts.saved += 1
-            self.shelf.written(answer.save.head.key, answer.file_bytes)
+        elif error.errno not in ONE_ENTRY_ONLY:
+            failed.append(save.source)
+        if error is None:
             if self._paused_until_s:
                 log.warning("The SSD cache is being written again.")
                 self._paused_until_s = 0.0
             return
         self.counts.write_errors += 1
-        for gone in self.shelf.drop(answer.save.entry):
+        for gone in self.shelf.drop(save.entry):
             self._forget(gone)
+            if gone is not save.entry:
+                self._fell_with_parent.add(gone)
+        self._report(error)
+
+    def _report(self, error: OSError) -> None:
+        why = error.strerror or str(error)
+        if error.errno in ONE_ENTRY_ONLY:
+            log.warning("An entry of the SSD cache could not be written: %s: %s", error.filename, why)
+            return
         if not self._paused_until_s:
-            why = answer.error.strerror or str(answer.error)
-            full = answer.error.errno in (errno.ENOSPC, errno.EDQUOT)
+            full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             hint = "free some space or lower --ssd-cache; " if full else ""
-            log.warning("The SSD cache cannot be written (%s): %suntil then RAM alone is used.", why, hint)
+            log.warning(
+                "The SSD cache cannot be written (%s): %suntil then RAM alone is used. It is tried again "
+                "every %.0f s.",
+                why,
+                hint,
+                PAUSE_S,
+            )
         self._paused_until_s = time.monotonic() + PAUSE_S
 
     def flush(self, *, timeout_s: float, progress: Callable[[int], None] | None = None) -> int:
         """Writes what is queued and put off; answers how many entries could not be written in time."""
-        if self._writer is None:
+        writer = self._writer
+        if writer is None:
             return 0
         deadline_s = time.monotonic() + timeout_s
         while True:
-            done = self._writer.flush(timeout_s=max(0.0, deadline_s - time.monotonic()), progress=progress)
+            done = writer.flush(timeout_s=max(0.0, deadline_s - time.monotonic()), progress=progress)
             self.poll()
-            if not done or not self._unsaved or time.monotonic() < self._paused_until_s:
-                return self._writer.queued + len(self._unsaved)
+            waits = bool(self._unsaved) and time.monotonic() < self._paused_until_s
+            if not done or waits or not (self._unsaved or writer.queued):
+                left = [entry for entry in self._unsaved if entry.payload is not None]
+                return writer.queued + len(left)
 
     def close(self) -> None:
         """Ends the threads and lets go of the store. What was not flushed is written first."""
@@ -307,27 +282,54 @@ class SsdTier:
         if not isinstance(where, OnDisk):
             raise StoreFileError(Reason.EVICTED, "the entry was dropped meanwhile")
         head, tensors = self.files.read(where.namespace, where.key, where.kind)
-        if head.kind is EntryKind.LOGITS:
-            return tensors["logits"].tobytes()
-        if head.kind is EntryKind.CHECKPOINT:
-            return tensors["state"].tobytes()
         try:
+            if head.kind is EntryKind.LOGITS:
+                return tensors["logits"].tobytes()
+            if head.kind is EntryKind.CHECKPOINT:
+                return tensors["state"].tobytes()
             planes = tuple(tensors[f"plane.{plane.name}"] for plane in self._layout.planes)
         except KeyError as error:
             raise StoreFileError(Reason.CORRUPT, f"{where.key.hex()} has no tensor {error}") from error
-        rows = RowBytes(planes)
-        want = [(len(head.tokens) // 4, plane.row_bytes) for plane in self._layout.planes]
-        if [plane.shape for plane in planes] != want:
+        want = [(len(head.tokens) // TOKEN_BYTES, plane.row_bytes) for plane in self._layout.planes]
+        if [plane.shape for plane in planes] != want or head.canonical != entry.canonical:
             raise StoreFileError(
-                Reason.CORRUPT, f"{where.key.hex()} has planes of another shape than the model's"
+                Reason.CORRUPT, f"{where.key.hex()} has planes of another shape or kind than is needed"
             )
-        return rows
+        return RowBytes(planes)
 
     def lose(self, entry: Node | Mark) -> None:
         """The file of an entry cannot be used: it goes, and with it what needs it."""
         self.counts.read_failures += 1
         for gone in self.shelf.drop(entry):
             self._forget(gone)
+
+    def statistics(self) -> SsdStatistics:
+        writer = self._writer
+        return SsdStatistics(
+            used_bytes=self.shelf.used_bytes,
+            limit_bytes=self.limit_bytes(),
+            blocks=self.shelf.blocks,
+            marks=self.shelf.marks,
+            waiting=len(self._unsaved) + (0 if writer is None else writer.queued),
+            evicted=self.shelf.evicted,
+            written_bytes=0 if writer is None else writer.written_bytes,
+            **vars(self.counts),
+        )
+
+    def unsaved_bytes(self) -> int:
+        """Bytes of state that is queued or put off."""
+        queued = 0 if self._writer is None else self._writer.queued_bytes
+        states = (entry.payload for entry in self._unsaved)
+        return queued + sum(
+            state.nbytes if isinstance(state, RowBytes) else len(state)
+            for state in states
+            if isinstance(state, RowBytes | bytes)
+        )
+
+    def wake_on_answers(self, wake: Callable[[], None]) -> None:
+        """`wake` is called from the writer's thread whenever there is something for `poll`."""
+        if self._writer is not None:
+            self._writer.on_answer = wake
 
     def used(self, entries: list[Entry]) -> None:
         """Counts one use of each of `entries`, in the catalog too."""
