@@ -49,7 +49,7 @@ def test_writing_and_reading_are_counted_without_another_request(tmp_path: Path)
         wait_until(lambda: server.metric("headstart_ssd_unwritten_entries") == 0)
         files = [path.stat().st_size for path in tmp_path.rglob("*.safetensors")]
         assert server.metric("headstart_ssd_entries") == len(files)
-        assert server.metric("headstart_ssd_bytes") == sum(files)
+        assert server.metric("headstart_ssd_bytes") >= sum(files)
         assert server.metric("headstart_ssd_written_bytes_total") == sum(files)
         assert server.metric("headstart_ssd_limit_bytes") == 1 << 30
         assert server.metric("headstart_ssd_read_bytes_total") == 0

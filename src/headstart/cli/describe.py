@@ -72,7 +72,9 @@ def _put_right(found: OpenReport) -> str:
             (found.adopted, "added to the list"),
             (found.missing, "missing"),
             (found.unusable, "unusable"),
+            (found.stray, "removed for want of what they follow"),
             (found.temporary, "temporary removed"),
+            (found.other_version, "of another format version left alone"),
         )
         if count
     ]
