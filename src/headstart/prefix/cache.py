@@ -20,10 +20,12 @@ from headstart.prefix.faults import FaultInjector
 from headstart.prefix.fetch import Fetch
 from headstart.prefix.holdings import Counts, Holdings
 from headstart.prefix.keys import TOKEN_BYTES, TokenBytes, same_tenant, token_bytes
+from headstart.prefix.outlook import Outlook, outlook
 from headstart.prefix.plan import LiveView, Plan, PromptHints, Rules, Stored, make_plan, stored_restore
 from headstart.prefix.ram import StoreReadError
 from headstart.prefix.record import Recorder
 from headstart.prefix.report import Reason, Tier
+from headstart.prefix.ssd_counts import SsdStatistics
 from headstart.prefix.ssd_tier import SsdTier, walk
 from headstart.prefix.tokens import TokenRun
 from headstart.prefix.tree import Entry, Mark, Match, Node, Tree
@@ -77,6 +79,7 @@ class CacheStatistics:
     plans: Mapping[Tier, int]
     failures: Mapping[Reason, int]
     restored_tokens: int
+    ssd: SsdStatistics | None = None
 
 
 @dataclass
@@ -140,13 +143,29 @@ class PrefixCache:
 
     def plan(self, namespace: bytes, prompt: TokenRun, live: Sequence[LiveView], hints: PromptHints) -> Plan:
         """Where to resume `prompt`. Changes nothing but the count of plans."""
+        plan = self._plan(namespace, prompt, live, hints)
+        self._running.plans[plan.tier] += 1
+        return plan
+
+    def outlook(
+        self, namespace: bytes, prompt: TokenRun, live: Sequence[LiveView], hints: PromptHints
+    ) -> Outlook:
+        """What would be restored of `prompt`, from any tier. Changes nothing."""
+        plan = self._plan(namespace, prompt, live, hints)
+        on_ssd = None
+        if self._ssd is not None:
+            tree, data = self._ssd.shelf.tree, token_bytes(prompt)
+            stored = self._stored(tree, namespace, data, tree.match(namespace, data))
+            on_ssd = make_plan(namespace, prompt, stored, [], hints=hints, rules=self._rules)
+        return outlook(plan, on_ssd, forks=not self._grid and not self._layout.recurrent)
+
+    def _plan(self, namespace: bytes, prompt: TokenRun, live: Sequence[LiveView], hints: PromptHints) -> Plan:
         data = token_bytes(prompt)
         match = self._held.tree.match(namespace, data)
         stored = self._stored(self._held.tree, namespace, data, match)
         plan = make_plan(namespace, prompt, stored, live, hints=hints, rules=self._rules)
         if self._ssd is not None:
             plan = self._with_ssd(self._ssd, plan, data)
-        self._running.plans[plan.tier] += 1
         return plan
 
     def _with_ssd(self, ssd: SsdTier, plan: Plan, prompt: TokenBytes) -> Plan:
@@ -228,6 +247,7 @@ class PrefixCache:
             plans=dict(running.plans),
             failures=dict(running.failures),
             restored_tokens=running.restored_tokens,
+            ssd=None if self._ssd is None else self._ssd.statistics(),
         )
 
     def clear(self) -> None:

@@ -12,37 +12,29 @@ import logging
 import threading
 import time
 from collections import Counter, deque
-from dataclasses import dataclass, replace
+from concurrent.futures import Future
+from dataclasses import replace
 
 from headstart.engines.base import Engine, Logits, Step
 from headstart.errors import ConfigError, EngineError, EngineFull, HeadstartError
 from headstart.prefix.cache import PrefixCache
 from headstart.prefix.keys import namespace_key
+from headstart.prefix.outlook import Outlook
 from headstart.prefix.plan import Plan, Stop, StopKind
 from headstart.prefix.report import Reason
 from headstart.prefix.ssd_tier import SsdTier
-from headstart.serving.admission import check_prompt, check_queue, shared_unread
+from headstart.serving.admission import check_prompt, check_queue, retry_after_s, shared_unread
+from headstart.serving.calls import Calls
 from headstart.serving.chunking import chunk_end, next_prefill
 from headstart.serving.constraint import ConstraintCompiler
 from headstart.serving.placement import Placement, Start
 from headstart.serving.request import Failed, FinishReason, GenerationRequest
-from headstart.serving.sequence import Running, Sink
-from headstart.serving.settings import SchedulerSettings
+from headstart.serving.sequence import Running, Sink, Ticket
+from headstart.serving.settings import IDLE_S, SchedulerSettings
 from headstart.serving.snapshot import SchedulerSnapshot, Totals
 from headstart.serving.waiting import Waiting
 
 log = logging.getLogger(__name__)
-
-IDLE_S = 30.0
-"""After so long without work the ends of sequences are saved too. Sooner, a conversation that goes
-on would have them written again and again."""
-
-
-@dataclass(frozen=True)
-class Ticket:
-    """A submitted request, to cancel it by."""
-
-    run: Running
 
 
 class Scheduler:
@@ -70,6 +62,7 @@ class Scheduler:
         self._limit = min(settings.max_concurrent_requests, engine.max_sequences)
         self._wake = threading.Condition()
         self._inbox: deque[Running] = deque()
+        self._calls = Calls(self._notify)
         self._waiting = Waiting()
         self._running: list[Running] = []
         self._stopping = False
@@ -83,6 +76,8 @@ class Scheduler:
         self._thread = threading.Thread(target=self._serve, name="headstart-engine", daemon=True)
 
     def _make_cache(self, ssd: SsdTier | None) -> PrefixCache:
+        if ssd is not None:
+            ssd.wake_on_answers(self._notify)
         return PrefixCache(
             self._engine.layout,
             ram_bytes=self._settings.ram_cache_bytes,
@@ -130,9 +125,9 @@ class Scheduler:
         with self._wake:
             if self._stopping:
                 raise EngineError("the server is shutting down")
-            check_queue(
-                len(self._inbox) + len(self._waiting), self._settings.queue_limit, self._retry_after_s()
-            )
+            waiting = len(self._inbox) + len(self._waiting)
+            retry_s = retry_after_s(self._totals.busy_s, self._counts.total())
+            check_queue(waiting, self._settings.queue_limit, retry_s)
             self._inbox.append(run)
             self._wake.notify()
         return Ticket(run)
@@ -143,6 +138,12 @@ class Scheduler:
             ticket.run.cancelled = True
             self._wake.notify()
 
+    def probe(self, request: GenerationRequest) -> Future[Outlook]:
+        """What would be restored for `request` if it came now. Raises RequestError as `submit` does."""
+        check_prompt(request, self._engine.layout.context_tokens, self._engine.layout.vocab_size)
+        namespace = namespace_key(self._engine.facts.parts, request.tenant)
+        return self._calls.ask(lambda: self._placement.outlook(namespace, request, self._running))
+
     @property
     def alive(self) -> bool:
         """Whether the engine thread runs. Once it has ended, only a new scheduler serves again."""
@@ -150,11 +151,6 @@ class Scheduler:
 
     def snapshot(self) -> SchedulerSnapshot:
         return replace(self._snapshot, waiting=len(self._inbox) + len(self._waiting))
-
-    def _retry_after_s(self) -> int:
-        """A whole number of seconds after which a place is likely to be free."""
-        done = max(1, sum(self._counts.values()))
-        return max(1, min(60, round(self._totals.busy_s / done)))
 
     def _notify(self) -> None:
         """There is something for the engine thread to look at."""
@@ -180,6 +176,7 @@ class Scheduler:
             for run in left:
                 run.end_fetch()
                 run.fail(Failed(EngineError(farewell)))
+            self._calls.close(EngineError(farewell))
             self._keep_all()
 
     def _keep_all(self) -> None:
@@ -192,6 +189,7 @@ class Scheduler:
     def _loop(self) -> None:
         while self._intake():
             started_s = time.perf_counter()
+            self._calls.run()
             self._drop_cancelled()
             if self._cache is not None:
                 self._cache.poll()
@@ -216,9 +214,6 @@ class Scheduler:
             self._waiting.add(self._inbox)
             self._inbox.clear()
             return not self._stopping
-
-    def _has_work(self) -> bool:
-        return bool(self._inbox or self._running or self._news or self._waiting.startable())
 
     def _drop_cancelled(self) -> None:
         for run in [run for run in self._running if run.cancelled]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -213,3 +214,10 @@ class Running:
         if not self.finished:
             self.finished = True
             self._sink(event)
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """A submitted request, to cancel it by."""
+
+    run: Running

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+IDLE_S = 30.0
+"""After so long without work the ends of sequences are saved too. Sooner, a conversation that goes
+on would have them written again and again."""
+
 
 @dataclass(frozen=True)
 class SchedulerSettings:
