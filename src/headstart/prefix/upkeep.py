@@ -23,8 +23,8 @@ from headstart.prefix.shelf import OnDisk, Shelf
 from headstart.prefix.ssd import SsdFiles
 from headstart.prefix.tree import Entry
 
-_ANY_BLOCK_TOKENS = 1
-"""A shelf needs the block size for positions only, and those are not asked for here."""
+_ANY_BLOCK_TOKENS = 0
+"""Whatever the block size of the server was that wrote them."""
 
 
 @dataclass(frozen=True)
