@@ -88,7 +88,7 @@ def test_stat_counts_what_is_there(cache: Cache) -> None:
     assert facts["in_use_by"] is None
     assert facts["oldest_use"] <= facts["newest_use"]
     shown = cache("stat")
-    assert "catalog     lists what there is" in shown.out
+    assert "catalog       lists what there is" in shown.out
     assert "2 conversations" in shown.out
     assert "to tidy" not in shown.out
 
@@ -117,12 +117,13 @@ def test_verify_finds_a_flipped_bit_and_gc_removes_it(cache: Cache) -> None:
 def test_gc_removes_leftovers_and_evicts_to_a_size(cache: Cache) -> None:
     folder = next(cache.directory.rglob("*.safetensors")).parent
     (folder / ".tmp-1-x").write_bytes(b"12345")
-    assert "to tidy     1 temporary" in cache("stat").out
+    assert "to tidy       1 temporary" in cache("stat").out
     done = cache("gc", "--json").json
     assert done["swept"] == {"entries": 1, "nbytes": 5}
-    half = done["bytes"] // 2
+    assert done["disk_bytes"] == cache("stat", "--json").json["disk_bytes"]
+    half = done["disk_bytes"] // 2
     done = cache("gc", "--to", str(half), "--json").json
-    assert done["bytes"] <= half
+    assert done["disk_bytes"] <= half
     assert done["evicted"]["entries"] > 0
     assert cache("verify").status == 0
     assert "evicted   0 removed" in cache("gc", "--to", "1GB").out
@@ -180,7 +181,7 @@ def test_export_and_import_carry_a_conversation_to_another_place(
     archive = tmp_path / "one.tar"
     shown = cache("export", archive, ids(cache)[71][:10])
     assert shown.status == 0
-    assert "1 conversations" in shown.out
+    assert "1 conversation, " in shown.out
     there = Cache(tmp_path / "there", capsys)
     shown = there("import", archive, "--json")
     assert (shown.status, shown.json["present"]) == (0, 0)

@@ -28,6 +28,7 @@ examples:
   headstart serve                                the embedded model on http://127.0.0.1:8000
   headstart serve --model ~/models/qwen3.gguf    a model of yours
   headstart serve --help                         every setting, with units and defaults
+  headstart cache ls                             what is stored on disk
 """
 
 

@@ -110,6 +110,11 @@ def table(rows: Sequence[Sequence[str]], right: Iterable[int] = ()) -> list[str]
     return lines
 
 
+def counted(n: int, what: str) -> str:
+    """ "1 file", "2 files"."""
+    return f"{n:,} {what}{'' if n == 1 else 's'}"
+
+
 def ago(seconds_s: float) -> str:
     """How long ago, in the largest unit that leaves at least 1."""
     for unit, size_s in (("d", 86400), ("h", 3600), ("min", 60)):

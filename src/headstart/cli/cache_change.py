@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from headstart.cli.cache_action import Action, add_store_flags, answer, chosen, settings_of
+from headstart.cli.cache_action import Action, add_store_flags, answer, chosen, counted, settings_of
 from headstart.cli.storage import every_second
 from headstart.cli.terminal import Terminal, format_bytes
 from headstart.errors import ConfigError, HeadstartError
@@ -38,12 +38,12 @@ def gc(arguments: argparse.Namespace) -> int:
             evicted = store.evict_to(arguments.to)
         left, used = len(store), store.used_bytes
     if arguments.json:
-        answer({"swept": asdict(swept), "evicted": asdict(evicted), "entries": left, "bytes": used})
+        answer({"swept": asdict(swept), "evicted": asdict(evicted), "entries": left, "disk_bytes": used})
         return 0
     print(f"unusable  {_removed(swept)}")
     if arguments.to is not None:
         print(f"evicted   {_removed(evicted)}")
-    print(f"left      {left:,} entries, {format_bytes(used)}")
+    print(f"left      {left:,} entries, {format_bytes(used)} on the disk")
     return 0
 
 
@@ -60,7 +60,9 @@ def rm(arguments: argparse.Namespace) -> int:
         if arguments.keys:
             picked = chosen(_conversations(inventory), arguments.keys)
             size = format_bytes(sum(one.own_nbytes for one in picked))
-            _confirm(arguments, f"Remove {len(picked):,} conversations ({size} that no other needs)?")
+            _confirm(
+                arguments, f"Remove {counted(len(picked), 'conversation')} ({size} that no other needs)?"
+            )
             removed = sum((store.remove_conversation(one.key) for one in picked), Removed())
         else:
             removed = _remove_namespaces(arguments, store)
@@ -137,7 +139,7 @@ def _tell_export(arguments: argparse.Namespace, exported: Exported, count: int) 
     for line in exported.left_out:
         print(f"left out: {line}")
     size = format_bytes(exported.nbytes)
-    print(f"{arguments.file}: {count:,} conversations, {exported.entries:,} entries, {size}")
+    print(f"{arguments.file}: {counted(count, 'conversation')}, {exported.entries:,} entries, {size}")
 
 
 def take_in(arguments: argparse.Namespace) -> int:

@@ -18,6 +18,7 @@ from headstart.cli.cache_action import (
     ago,
     answer,
     client_of,
+    counted,
     printable,
     settings_of,
     table,
@@ -30,6 +31,7 @@ from headstart.options import whole_number
 from headstart.prefix.catalog import Listed
 from headstart.prefix.conversations import Conversation, conversations, forest
 from headstart.prefix.inventory import Inventory, owner, read_store, require_store, short_name
+from headstart.prefix.ssd import disk_bytes
 from headstart.prefix.verify import verify
 
 DEFAULT_LIMIT = 20
@@ -152,7 +154,7 @@ def stat(arguments: argparse.Namespace) -> int:
         answer(facts)
         return 0
     for label, text in _stat_lines(facts):
-        print(f"{label:<12}{text}")
+        print(f"{label:<14}{text}")
     return 0
 
 
@@ -197,6 +199,7 @@ def _sizes(entries: Iterable[Listed]) -> dict[str, Any]:
     return {
         "entries": len(listed),
         "bytes": sum(entry.nbytes for entry in listed),
+        "disk_bytes": sum(disk_bytes(entry.nbytes, len(entry.head.tokens)) for entry in listed),
         "oldest_use": min(uses, default=None),
         "newest_use": max(uses, default=None),
     }
@@ -216,10 +219,11 @@ def _stat_lines(facts: dict[str, Any]) -> Iterable[tuple[str, str]]:
     yield "entries", _size_text(facts)
     for kind, sizes in facts["kinds"].items():
         yield f"  {kind}", _size_text(sizes, uses=False)
+    yield "on the disk", f"{format_bytes(facts['disk_bytes'])} in whole units, with the catalog"
     for space in facts["namespaces"]:
         count = space["conversations"]
         name = short_name(bytes.fromhex(space["namespace"]))
-        yield "namespace", f"{name}: {count:,} conversation{'s' * (count != 1)}, {_size_text(space)}"
+        yield "namespace", f"{name}: {counted(count, 'conversation')}, {_size_text(space)}"
     yield (
         "budget",
         f"{format_bytes(facts['budget_bytes'])} (--ssd-cache); the disk has "
@@ -256,7 +260,7 @@ def check(arguments: argparse.Namespace) -> int:
         for one in report.problems:
             print(f"{one.reason.value}: {one.detail}")
         bad = f"{len(report.problems):,} bad" if report.problems else "all good"
-        print(f"{report.files:,} files, {format_bytes(report.bytes)}: {bad}")
+        print(f"{counted(report.files, 'file')}, {format_bytes(report.bytes)}: {bad}")
         if report.problems:
             print("`headstart cache gc --verify` removes them; a server that meets one does without it")
     return 1 if report.problems else 0

@@ -16,6 +16,7 @@ PROBE = "/v1/headstart/cache/probe"
 _OWN_FIELDS = ("stream", "stream_options", "max_completion_tokens", "n", "logprobs", "top_logprobs", "stop")
 """Fields of a request that are about its reply and have no place in warming."""
 
+_WHERE = {"none": "nowhere", "live": "a live sequence", "ram": "memory", "ssd": "disk"}
 WHY = {
     "no_prefix": "nothing stored begins like this prompt",
     "no_checkpoint": "no state of an exact position is stored nearer to where the prompt parts",
@@ -50,7 +51,7 @@ def probe(arguments: argparse.Namespace) -> int:
     if arguments.json:
         answer(found)
         return 0
-    where = {"none": "nowhere", "live": "a live sequence", "ram": "memory", "ssd": "disk"}[found["tier"]]
+    where = _WHERE[found["tier"]]
     print(f"prompt      {found['prompt_tokens']:,} tokens")
     print(f"stored      the first {found['divergence']:,} of them")
     print(
@@ -78,10 +79,11 @@ def warm(arguments: argparse.Namespace) -> int:
     if arguments.json:
         answer(report)
         return 0
-    print(
-        f"{report['prompt_tokens']:,} tokens: {report['restored']:,} restored from {report['tier']}, "
-        f"{report['prompt_tokens'] - report['restored']:,} read"
+    restored = (
+        f"{report['restored']:,} restored from {_WHERE[report['tier']]}, " if report["restored"] else ""
     )
+    read = report["prompt_tokens"] - report["restored"]
+    print(f"{report['prompt_tokens']:,} tokens: {restored}{read:,} read")
     return 0
 
 
