@@ -193,6 +193,25 @@ def test_another_servers_answer_is_told(cache: Cache, tmp_path: Path) -> None:
         assert "something else than a JSON object" in shown.err
 
 
+def test_a_key_does_not_follow_a_redirect(cache: Cache, tmp_path: Path) -> None:
+    from fastapi import FastAPI
+    from fastapi.responses import RedirectResponse
+
+    from tests.api.served import http_server
+
+    app = FastAPI()
+    seen: list[str] = []
+    app.add_api_route("/v1/headstart/cache", lambda: RedirectResponse("/elsewhere"))
+    app.add_api_route("/elsewhere", lambda: seen.append("asked") or {"namespace": "00"})
+    with http_server(app) as url:
+        (cache.directory).mkdir()
+        (cache.directory / "lock").touch()
+        shown = cache("ls", "--url", url, "--api-key", "k")
+    assert shown.status == 1
+    assert "status 307" in shown.err
+    assert seen == []
+
+
 @pytest.mark.parametrize("url", ["localhost:8000", "ftp://x", "http://", "file:///etc/passwd"])
 def test_an_address_has_to_be_one(url: str) -> None:
     with pytest.raises(ConfigError, match="expected an address"):

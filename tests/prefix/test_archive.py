@@ -82,6 +82,20 @@ def test_an_archive_of_one_conversation_has_its_path_alone(tmp_path: Path) -> No
         assert server.ask(first, 1)[1].report.restored == 41
 
 
+def test_an_export_that_is_broken_off_leaves_nothing(tmp_path: Path) -> None:
+    store = make_store(tmp_path / "store", prompt_of(100))
+
+    def stop(done: int, total: int) -> None:
+        assert 0 < done < total
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_archive(
+            tmp_path / "a.tar", SsdFiles(store, read_only=True), read_store(store).entries.values(), stop
+        )
+    assert [path.name for path in tmp_path.iterdir()] == ["store"]
+
+
 def test_nothing_is_overwritten(archive: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="exists already"):
         export(tmp_path / "store", archive)
@@ -194,6 +208,17 @@ def between_members(archive: Path) -> Path:
     return target
 
 
+def header_flipped(archive: Path) -> Path:
+    """A bit flipped in the header of a later member, which then reads as the end."""
+    with tarfile.open(archive) as tar:
+        at = tar.getmembers()[5].offset
+    data = bytearray(archive.read_bytes())
+    data[at + 20] ^= 1
+    target = archive.with_name("header.tar")
+    target.write_bytes(data)
+    return target
+
+
 def no_tar(archive: Path) -> Path:
     target = archive.with_name("text.tar")
     target.write_text("not an archive\n" * 100)
@@ -219,6 +244,7 @@ def no_tar(archive: Path) -> Path:
         (without_first, "comes without what it needs"),
         (cut(0.5), "not complete|unexpected end"),
         (between_members, "its end is missing"),
+        (header_flipped, "is damaged: what follows byte"),
         (no_tar, "is not an archive"),
     ],
 )

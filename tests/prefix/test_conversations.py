@@ -65,6 +65,19 @@ def test_marks_belong_to_the_path_their_position_lies_on(
     assert entries == read_store(tmp_path).entries.keys()
 
 
+def test_marks_behind_the_same_block_are_told_apart(tmp_path: Path) -> None:
+    first = prompt_of(40)
+    second = first.copy()
+    second[38] ^= 1
+    make_store(tmp_path, first, second)
+    found = read(tmp_path)
+    assert len(found) == 2
+    assert {one.shared_tokens for one in found} == {38}
+    for one in found:
+        (mark,) = one.marks
+        assert one.path[-1].head.tokens.startswith(mark.head.tokens)
+
+
 def test_what_hangs_on_nothing_is_stray(tmp_path: Path) -> None:
     make_store(tmp_path, prompt_of(60))
     entries = read_store(tmp_path).entries

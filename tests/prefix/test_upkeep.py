@@ -163,7 +163,6 @@ def test_a_store_in_use_is_refused_by_the_name_of_its_owner(tmp_path: Path) -> N
 
 
 def test_where_there_is_no_store_none_is_made(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="there is no cache"):
-        with owned(tmp_path / "nowhere"):
-            pass
+    with pytest.raises(ConfigError, match="there is no cache"), owned(tmp_path / "nowhere"):
+        pass
     assert not (tmp_path / "nowhere").exists()

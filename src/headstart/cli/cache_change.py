@@ -21,6 +21,8 @@ from headstart.prefix.ssd import SsdFiles
 from headstart.prefix.upkeep import Added, OwnedStore, Removed, owned
 from headstart.prefix.verify import verify
 
+_MOST_LINES = 20
+
 
 def gc(arguments: argparse.Namespace) -> int:
     directory = settings_of(arguments).ssd_directory
@@ -136,8 +138,10 @@ def _tell_export(arguments: argparse.Namespace, exported: Exported, count: int) 
     if arguments.json:
         answer({"file": str(arguments.file), "conversations": count, **asdict(exported)})
         return
-    for line in exported.left_out:
+    for line in exported.left_out[:_MOST_LINES]:
         print(f"left out: {line}")
+    if len(exported.left_out) > _MOST_LINES:
+        print(f"left out: {len(exported.left_out) - _MOST_LINES:,} more, see --json")
     size = format_bytes(exported.nbytes)
     print(f"{arguments.file}: {counted(count, 'conversation')}, {exported.entries:,} entries, {size}")
 
@@ -170,7 +174,9 @@ def _tell_import(arguments: argparse.Namespace, added: Added, spaces: list[str])
         return
     size = format_bytes(added.nbytes)
     print(f"{added.entries:,} entries taken in, {size}; {added.present:,} were here already")
-    print(f"namespace {', '.join(spaces)}: used by a server with the same model, options and API key")
+    print(
+        f"namespace {', '.join(spaces)}: for a server with the same model, options, --block-size and API key"
+    )
 
 
 def _size(text: str) -> int:

@@ -25,6 +25,13 @@ class ServerRefusedError(HeadstartError):
     """The server answered, and not with what was asked for."""
 
 
+class _StayHere(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: the key is meant for this server alone."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
 class ServerClient:
     """The server at `url`. Raises ConfigError where that is no HTTP address."""
 
@@ -36,7 +43,7 @@ class ServerClient:
         self._api_key = api_key
         # What the environment says of proxies is not meant for this machine itself.
         own = [urllib.request.ProxyHandler({})] if is_loopback(parts.hostname) else []
-        self._opener = urllib.request.build_opener(*own)
+        self._opener = urllib.request.build_opener(_StayHere, *own)
 
     def get(self, path: str) -> dict[str, Any]:
         """The JSON object at `path`. Raises ServerUnreachableError, ServerRefusedError."""

@@ -70,28 +70,24 @@ def write_archive(
     A file that cannot be used is left out, with all that needs it. Raises ConfigError where `target`
     exists or cannot be written; nothing is left there then.
     """
-    if os.path.lexists(target):
-        raise _exists(target)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        file = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    except FileExistsError:
+        raise ConfigError(f"{target} exists already and is not overwritten; choose another name") from None
+    except OSError as error:
+        raise ConfigError(f"{target} cannot be written: {error.strerror}") from error
+    try:
         with os.fdopen(file, "wb") as stream:
             exported = _write(stream, files, in_order(entries), progress)
             stream.flush()
             os.fsync(file)
-        os.link(temporary, target)  # unlike a rename, this never replaces what came meanwhile
-    except FileExistsError:
-        raise _exists(target) from None
-    except OSError as error:
-        raise ConfigError(f"{target} cannot be written: {error.strerror}") from error
-    finally:
+    except BaseException as error:
         with suppress(OSError):
-            temporary.unlink()
+            target.unlink()
+        if isinstance(error, OSError):
+            raise ConfigError(f"{target} cannot be written: {error.strerror}") from error
+        raise
     return exported
-
-
-def _exists(target: Path) -> ConfigError:
-    return ConfigError(f"{target} exists already and is not overwritten; choose another name")
 
 
 def _write(stream: IO[bytes], files: SsdFiles, entries: list[Listed], progress: Progress | None) -> Exported:
@@ -161,16 +157,24 @@ def read_archive(source: Path, progress: Progress | None = None) -> Iterator[Mem
                 yield member
                 if progress is not None:
                     progress(tar.offset, whole)
-            _check_end(source, tar, whole)
+            _check_end(source, tar.offset)
     except tarfile.TarError as error:
         raise ConfigError(f"{source} is not an archive of `headstart cache export`: {error}") from None
     except OSError as error:
         raise ConfigError(f"{source} cannot be read: {error.strerror or error}") from None
 
 
-def _check_end(source: Path, tar: tarfile.TarFile, whole: int) -> None:
-    """An archive that was cut off between two members reads as a shorter one: its end is missing."""
-    if tar.offset + 2 * tarfile.BLOCKSIZE > whole:
+def _check_end(source: Path, offset: int) -> None:
+    """A member's header that was damaged, or cut off, reads as the end of the archive. The true end is
+    two blocks of zeros or more, and nothing behind them."""
+    with source.open("rb") as stream:
+        stream.seek(offset)
+        count = 0
+        while part := stream.read(1 << 20):
+            count += len(part)
+            if part.strip(b"\0"):
+                raise ConfigError(f"{source} is damaged: what follows byte {offset} is not an entry")
+    if count < 2 * tarfile.BLOCKSIZE:
         raise ConfigError(f"{source} is not complete: its end is missing")
 
 
