@@ -101,12 +101,14 @@ def test_a_second_interrupt_leaves_at_once_and_the_store_stays_valid(tmp_path: P
     with serving(tmp_path / "log", "--grace", "60") as server:
         text, _ = ask(server)
         with httpx.stream("POST", f"{server.url}/v1/completions", json=body, timeout=30) as reply:
-            next(reply.iter_lines())
+            lines = reply.iter_lines()
+            next(lines)
             server.process.send_signal(signal.SIGINT)
-            time.sleep(0.3)
+            time.sleep(0.1)
             told_s = time.monotonic()
             assert server.stop(signal.SIGINT) == 130
             assert time.monotonic() - told_s < 2
+            lines.close()
         assert "left at once" in server.log.read_text().splitlines()[-1]
     with serving(tmp_path / "log") as server:
         assert ask(server)[0] == text

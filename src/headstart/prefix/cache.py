@@ -165,10 +165,10 @@ class PrefixCache:
         stored = self._stored(self._held.tree, namespace, data, match)
         plan = make_plan(namespace, prompt, stored, live, hints=hints, rules=self._rules)
         if self._ssd is not None:
-            plan = self._with_ssd(self._ssd, plan, data)
+            plan = self._with_ssd(self._ssd, plan, data, hints)
         return plan
 
-    def _with_ssd(self, ssd: SsdTier, plan: Plan, prompt: TokenBytes) -> Plan:
+    def _with_ssd(self, ssd: SsdTier, plan: Plan, prompt: TokenBytes, hints: PromptHints) -> Plan:
         """`plan` with what the SSD holds of its prompt."""
         match = ssd.match(plan.namespace, prompt)
         if not match.length:
@@ -177,6 +177,9 @@ class PrefixCache:
         at = stored_restore(stored, len(plan.prompt), self._rules)
         divergence = max(plan.divergence, match.length)
         reason = Reason.EVICTED if at > plan.restore_at else plan.reason
+        if at <= plan.restore_at and match.length > plan.divergence:
+            alone = make_plan(plan.namespace, plan.prompt, stored, [], hints=hints, rules=self._rules)
+            reason = alone.reason or reason
         return replace(plan, ssd_at=at, divergence=divergence, reason=reason)
 
     def fetch(self, plan: Plan, wake: Callable[[], None]) -> Fetch | None:

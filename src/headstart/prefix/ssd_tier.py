@@ -26,7 +26,8 @@ from headstart.prefix.report import Reason
 from headstart.prefix.shelf import OnDisk, Shelf, covering
 from headstart.prefix.ssd import SsdFiles, StoreFileError, disk_bytes
 from headstart.prefix.ssd_counts import SsdCounts, SsdStatistics
-from headstart.prefix.tree import LOST, Entry, Mark, Match, Node
+from headstart.prefix.stops import StopKind
+from headstart.prefix.tree import LOST, Entry, Mark, Match, Node, child_starting_with
 from headstart.prefix.writer import Remove, Save, Saved, Writer
 
 __all__ = ["OpenReport", "Progress", "SsdSettings", "SsdTier", "walk"]
@@ -98,7 +99,12 @@ class SsdTier:
 
     def save(self, entry: Node | Mark) -> None:
         """Saves an entry of the RAM tier, and the marks whose rows it has, now or when there is room
-        in the queue."""
+        in the queue. A checkpoint is worth the partial block it stands in, which is small beside it:
+        without it, a kill would take all that a recurrent model could have resumed with."""
+        if isinstance(entry, Mark) and entry.node is not None and entry.kind not in (None, StopKind.GRID):
+            below = child_starting_with(entry.node, entry.tail)
+            if below is not None:
+                self._save(below)
         self._save(entry)
 
     def _save(self, entry: Node | Mark, *, again: bool = False) -> None:
