@@ -157,9 +157,9 @@ def test_a_catalog_is_made_anew_where_it_has_to_be(damage: str, tmp_path: Path) 
 def test_a_store_in_use_is_refused_by_the_name_of_its_owner(tmp_path: Path) -> None:
     with Storing(tmp_path) as server:
         server.ask(prompt_of(20), 1)
-        with pytest.raises(ConfigError, match=f"in use by process {os.getpid()}; stop that server"):
-            with owned(tmp_path):
-                pass
+        refused = pytest.raises(ConfigError, match=f"in use by process {os.getpid()}; stop that server")
+        with refused, owned(tmp_path):
+            pass
 
 
 def test_where_there_is_no_store_none_is_made(tmp_path: Path) -> None:

@@ -174,9 +174,8 @@ def _tell_import(arguments: argparse.Namespace, added: Added, spaces: list[str])
         return
     size = format_bytes(added.nbytes)
     print(f"{added.entries:,} entries taken in, {size}; {added.present:,} were here already")
-    print(
-        f"namespace {', '.join(spaces)}: for a server with the same model, options, --block-size and API key"
-    )
+    names = ", ".join(spaces)
+    print(f"namespace {names}: for a server with the same model, options, --block-size and API key")
 
 
 def _size(text: str) -> int:

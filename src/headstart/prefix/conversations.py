@@ -6,8 +6,11 @@ named by the leaf's key. Blocks that several conversations begin with are stored
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from headstart.prefix.blockfile import EntryKind
 from headstart.prefix.catalog import Listed
@@ -49,19 +52,23 @@ class Conversation:
 
 @dataclass
 class Forest:
-    """The entries of an inventory by what they hang on."""
+    """The entries of an inventory by what they hang on. `children` are sorted by their tokens; `marks`
+    are by the tokens from the end of what they hang on to their position."""
 
     blocks: dict[bytes, Listed] = field(default_factory=dict)
     children: dict[bytes, list[Listed]] = field(default_factory=dict)
-    marks: dict[bytes, list[Listed]] = field(default_factory=dict)
+    marks: dict[bytes, dict[bytes, list[Listed]]] = field(default_factory=dict)
     stray: list[Listed] = field(default_factory=list)
+
+
+_tokens = attrgetter("head.tokens")
 
 
 def forest(entries: Iterable[Listed]) -> Forest:
     """`entries` as trees. Those whose parent, or whose position's rows, are not there are stray."""
     trees = Forest()
     waiting: list[Listed] = []
-    for entry in sorted(entries, key=lambda entry: (entry.head.level, entry.key)):
+    for entry in sorted(entries, key=attrgetter("head.level", "head.tokens")):
         head = entry.head
         if head.kind is not EntryKind.BLOCK:
             waiting.append(entry)
@@ -71,9 +78,11 @@ def forest(entries: Iterable[Listed]) -> Forest:
         else:
             trees.stray.append(entry)
     for mark in waiting:
-        siblings = trees.children.get(mark.head.parent, [])
-        if any(block.head.tokens.startswith(mark.head.tokens) for block in siblings):
-            trees.marks.setdefault(mark.head.parent, []).append(mark)
+        head = mark.head
+        siblings = trees.children.get(head.parent, [])
+        at = bisect_left(siblings, head.tokens, key=_tokens)
+        if at < len(siblings) and siblings[at].head.tokens.startswith(head.tokens):
+            trees.marks.setdefault(head.parent, {}).setdefault(head.tokens, []).append(mark)
         else:
             trees.stray.append(mark)
     return trees
@@ -82,13 +91,14 @@ def forest(entries: Iterable[Listed]) -> Forest:
 def conversations(trees: Forest) -> Iterator[Conversation]:
     """Every leaf of `trees`, the one used last first."""
     leaves = [block for key, block in trees.blocks.items() if not trees.children.get(key)]
-    users: dict[bytes, int] = {}
+    users: Counter[bytes] = Counter()
+    lengths = {parent: sorted({len(tail) for tail in marks}) for parent, marks in trees.marks.items()}
     paths = [_path(trees, leaf) for leaf in leaves]
-    for path in paths:
-        for entry in (*path, *_marks(trees, path)):
-            users[entry.key] = users.get(entry.key, 0) + 1
-    found = [_conversation(trees, path, users) for path in paths]
-    yield from sorted(found, key=lambda one: (-one.used_s, one.key))
+    found = [(path, _marks(trees, lengths, path)) for path in paths]
+    for path, marks in found:
+        users.update(entry.key for entry in path + marks)
+    read = [_conversation(trees, path, marks, users) for path, marks in found]
+    yield from sorted(read, key=lambda one: (-one.used_s, one.key))
 
 
 def _path(trees: Forest, leaf: Listed) -> tuple[Listed, ...]:
@@ -98,21 +108,21 @@ def _path(trees: Forest, leaf: Listed) -> tuple[Listed, ...]:
     return tuple(reversed(path))
 
 
-def _marks(trees: Forest, path: tuple[Listed, ...]) -> tuple[Listed, ...]:
-    """State whose position lies on `path`, in order of position."""
-    found = []
+def _marks(trees: Forest, lengths: dict[bytes, list[int]], path: tuple[Listed, ...]) -> tuple[Listed, ...]:
+    """State whose position lies on `path`, in order of position. `lengths`: of the marks' tails, by what
+    they hang on."""
+    found: list[Listed] = []
     for block in path:
-        on_path = [
-            mark
-            for mark in trees.marks.get(block.head.parent, [])
-            if block.head.tokens.startswith(mark.head.tokens)
-        ]
-        found += sorted(on_path, key=lambda mark: (len(mark.head.tokens), mark.head.kind))
+        parent, tokens = block.head.parent, block.head.tokens
+        for length in lengths.get(parent, ()):
+            if length <= len(tokens):
+                found += trees.marks[parent].get(tokens[:length], ())
     return tuple(found)
 
 
-def _conversation(trees: Forest, path: tuple[Listed, ...], users: dict[bytes, int]) -> Conversation:
-    marks = _marks(trees, path)
+def _conversation(
+    trees: Forest, path: tuple[Listed, ...], marks: tuple[Listed, ...], users: Counter[bytes]
+) -> Conversation:
     entries = path + marks
     own = [entry for entry in entries if users[entry.key] == 1] or [path[-1]]
     text = b"".join(block.head.tokens for block in path)
@@ -132,16 +142,17 @@ def _conversation(trees: Forest, path: tuple[Listed, ...], users: dict[bytes, in
     )
 
 
-def _shared(trees: Forest, path: tuple[Listed, ...], users: dict[bytes, int]) -> int:
+def _shared(trees: Forest, path: tuple[Listed, ...], users: Counter[bytes]) -> int:
     """Leading tokens of `path` that another conversation has too, exact to the token."""
     whole = 0
     for block in path:
         if users[block.key] > 1:
             whole += len(block.head.tokens) // TOKEN_BYTES
             continue
-        siblings = trees.children[block.head.parent]
-        others = (shared_tokens(s.head.tokens, block.head.tokens) for s in siblings if s is not block)
-        return whole + max(others, default=0)
+        siblings, tokens = trees.children[block.head.parent], block.head.tokens
+        at = bisect_left(siblings, tokens, key=_tokens)  # its neighbours share most with it
+        others = siblings[max(0, at - 1) : at] + siblings[at + 1 : at + 2]
+        return whole + max((shared_tokens(other.head.tokens, tokens) for other in others), default=0)
     return whole
 
 
