@@ -212,7 +212,7 @@ class PrefixCache:
         if self._ssd is not None:
             for root in list(self._held.tree.roots.values()):
                 for node in walk(root):
-                    self._ssd.save(node)
+                    self._ssd.save_rest(node)
 
     def load(self, plan: Plan) -> Restored | NoMatch | Failed:
         """The state that `plan` resumes with. Counts as a use of it.

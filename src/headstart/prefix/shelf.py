@@ -47,7 +47,7 @@ class OnDisk:
 
 class Shelf:
     """Entries on the SSD. `used_bytes`: what all of them take up on the disk, those being written
-    included as announced."""
+    included as announced. `block_tokens` 0: blocks of any size are taken in, for tidying up alone."""
 
     def __init__(self, block_tokens: int) -> None:
         self.tree = Tree(block_tokens)
@@ -85,16 +85,17 @@ class Shelf:
         blocks = [one for one in listed if one.head.kind is EntryKind.BLOCK]
         blocks.sort(key=_by_tokens)
         full: list[Node] = []
+        most = self.tree.block_bytes
         for at, one in enumerate(blocks):
             tokens = one.head.tokens
             longer = at + 1 < len(blocks) and blocks[at + 1].head.tokens.startswith(tokens)
-            if longer or not 0 < len(tokens) <= self.tree.block_bytes:
+            if longer or not tokens or len(tokens) > (most or len(tokens)):
                 stray.append(one)
                 continue
             node = self.tree.attach(parent, tokens, one.key)
             node.canonical = one.head.canonical
             self._take_in(node, one)
-            if len(tokens) == self.tree.block_bytes:
+            if len(tokens) == (most or len(tokens)):
                 full.append(node)
         for one in listed:
             if one.head.kind is not EntryKind.BLOCK:

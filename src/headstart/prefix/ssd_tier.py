@@ -39,6 +39,7 @@ PAUSE_S = 30.0
 READERS = 2
 _BUDGET_CHECK_S = 1.0
 _SMALL = 1024
+_REMEMBERED = 16384
 ONE_ENTRY_ONLY = frozenset(
     {errno.EISDIR, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG, errno.EFBIG}
 )
@@ -78,6 +79,7 @@ class SsdTier:
         self.shelf = Shelf(block_tokens)
         self._unsaved: OrderedDict[Node | Mark, None] = OrderedDict()
         self._most_unsaved = _SMALL
+        self._made_room: OrderedDict[bytes, None] = OrderedDict()
         self._fell_with_parent: set[Entry] = set()
         self._paused_until_s = 0.0
         self._limit = (-1.0 - _BUDGET_CHECK_S, settings.budget_bytes)
@@ -107,6 +109,12 @@ class SsdTier:
                 self._save(below)
         self._save(entry)
 
+    def save_rest(self, block: Node) -> None:
+        """Saves a block that has been in RAM for some time, unless it was on the SSD and had to go for
+        others: where RAM holds more than the SSD may, it would go there and back for ever."""
+        if block.key not in self._made_room:
+            self._save(block)
+
     def _save(self, entry: Node | Mark, *, again: bool = False) -> None:
         if self._writer is None or not self._try_save(entry, self._writer, again):
             return
@@ -133,6 +141,7 @@ class SsdTier:
         placed = self._place(head, file_bytes(head, tensors))
         if placed is not None:
             writer.offer(Save(placed, entry, head, tensors, nbytes, entry.hits))
+            self._made_room.pop(head.key, None)
             for replaced in self.shelf.take_superseded():
                 writer.remove(Remove(replaced.namespace, replaced.key))
         return placed is not None
@@ -173,6 +182,10 @@ class SsdTier:
         limit = self.limit_bytes()
         for gone in self.shelf.evict_to(limit - nbytes):
             self._forget(gone)
+            if isinstance(gone, Node):
+                self._made_room[gone.key] = None
+        while len(self._made_room) > _REMEMBERED:
+            self._made_room.popitem(last=False)
         return self.shelf.used_bytes + nbytes <= limit
 
     def limit_bytes(self) -> int:
