@@ -184,14 +184,16 @@ class Setup:
 
 @contextmanager
 def headstart(setup: Setup, *flags: str) -> Iterator[Headstart]:
-    """`headstart serve` with `setup` and further `flags`."""
-    command = [
-        *(sys.executable, "-m", "headstart", "serve", "--port", "0", "--model", str(setup.model)),
-        *("--ctx-size", str(setup.context_tokens), "--threads", str(setup.threads)),
-        *("--max-concurrent-requests", str(setup.slots), "--prefill-chunk", "512", *flags),
-    ]
-    with _running(command) as url:
-        yield Headstart(url)
+    """`headstart serve` with `setup` and further `flags`; it leaves nothing on disk unless they say so."""
+    with tempfile.TemporaryDirectory() as base:
+        command = [
+            *(sys.executable, "-m", "headstart", "serve", "--port", "0", "--model", str(setup.model)),
+            *("--base-path", base, "--ssd-cache", "0"),
+            *("--ctx-size", str(setup.context_tokens), "--threads", str(setup.threads)),
+            *("--max-concurrent-requests", str(setup.slots), "--prefill-chunk", "512", *flags),
+        ]
+        with _running(command) as url:
+            yield Headstart(url)
 
 
 @contextmanager

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.fixtures.gguf_models import GgufModels, build_all, smollm2_path
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_in_the_users_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Servers that a test starts without a base path of their own keep nothing outside the test run."""
+    before = os.environ.get("HEADSTART_BASE_PATH")
+    os.environ["HEADSTART_BASE_PATH"] = str(tmp_path_factory.mktemp("base"))
+    yield
+    if before is None:
+        del os.environ["HEADSTART_BASE_PATH"]
+    else:
+        os.environ["HEADSTART_BASE_PATH"] = before
 
 
 @pytest.fixture(scope="session")

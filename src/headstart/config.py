@@ -7,6 +7,8 @@ A key that is not an option is an error.
 from __future__ import annotations
 
 import ipaddress
+import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +22,8 @@ from headstart.options import (
     option,
     options_of,
     parse_boolean,
+    parse_directory,
+    parse_seconds,
     parse_size,
     parse_text,
     whole_number,
@@ -126,6 +130,23 @@ class Settings:
         name="max-request-size",
         shown="64MB",
     )
+    base_path: str | None = option(
+        None,
+        parse_directory,
+        "server",
+        "Directory for everything that outlives the server: the cache on disk and the digests of weights.",
+        metavar="DIR",
+        shown="~/.cache/headstart; on macOS ~/Library/Caches/headstart",
+    )
+    grace_s: float = option(
+        10.0,
+        parse_seconds,
+        "server",
+        "How long running requests may go on after SIGINT or SIGTERM.",
+        metavar="SECONDS",
+        name="grace",
+        shown="10",
+    )
     log_level: str = option(
         "info",
         one_of("debug", "info", "warning", "error"),
@@ -159,7 +180,11 @@ class Settings:
         metavar="exact|shared",
     )
     cache: bool = option(
-        True, parse_boolean, "cache", "Keep what prompts leave behind and resume from it.", shown="on"
+        True,
+        parse_boolean,
+        "cache",
+        "Keep what prompts leave behind, in memory and on disk, and resume from it.",
+        shown="on",
     )
     ram_cache_bytes: int = option(
         4 * 2**30,
@@ -169,6 +194,49 @@ class Settings:
         metavar="SIZE",
         name="ram-cache",
         shown="4GB",
+    )
+    ssd_cache_bytes: int = option(
+        10 * 2**30,
+        parse_size,
+        "cache",
+        "Most bytes of cached prefixes on disk, which outlive the server. Less is used where the disk is "
+        "nearly full. 0 keeps nothing on disk.",
+        metavar="SIZE",
+        name="ssd-cache",
+        shown="10GB",
+    )
+    ssd_cache_dir: str | None = option(
+        None,
+        parse_directory,
+        "cache",
+        "Directory of the cache on disk. One server at a time writes it. It holds the text of prompts.",
+        metavar="DIR",
+        shown="ssd in the base path",
+    )
+    ssd_reserve_bytes: int = option(
+        2 * 2**30,
+        parse_size,
+        "cache",
+        "Bytes that the cache on disk leaves free on its file system.",
+        metavar="SIZE",
+        name="ssd-reserve",
+        shown="2GB",
+    )
+    flush_interval_s: float = option(
+        1.0,
+        parse_seconds,
+        "cache",
+        "Longest time between two commits of the list of what is on disk.",
+        metavar="SECONDS",
+        name="flush-interval",
+        shown="1",
+    )
+    cache_read_only: bool = option(
+        False,
+        parse_boolean,
+        "cache",
+        "Use what is on disk and write nothing there: beside a server that owns it, for instance.",
+        shown="off",
     )
     block_size: int = option(
         256,
@@ -230,8 +298,32 @@ class Settings:
                 "--kv-type f16"
             )
 
+    @property
+    def base_directory(self) -> Path:
+        """Where what outlives the server is kept, unless told otherwise."""
+        return Path(self.base_path) if self.base_path else default_base_path(os.environ, sys.platform)
+
+    @property
+    def uses_ssd(self) -> bool:
+        """Whether there is a cache on disk at all."""
+        return self.cache and self.ssd_cache_bytes > 0
+
+    @property
+    def ssd_directory(self) -> Path:
+        """Where the cache on disk is kept."""
+        return Path(self.ssd_cache_dir) if self.ssd_cache_dir else self.base_directory / "ssd"
+
 
 OPTIONS: tuple[Option, ...] = options_of(Settings)
+
+
+def default_base_path(environment: Mapping[str, str], platform: str) -> Path:
+    """The user's directory for caches: `XDG_CACHE_HOME` where it is absolute (XDG Base Directory
+    Specification), ~/Library/Caches on macOS, else ~/.cache; in it, `headstart`."""
+    given = Path(environment.get("XDG_CACHE_HOME", ""))
+    if given.is_absolute():
+        return given / "headstart"
+    return Path.home() / ("Library/Caches" if platform == "darwin" else ".cache") / "headstart"
 
 
 def is_loopback(host: str) -> bool:

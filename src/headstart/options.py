@@ -46,6 +46,21 @@ def parse_text(text: str) -> str:
     return text
 
 
+def parse_directory(text: str) -> str:
+    """The absolute path `text` names; `~` is the user's home. Raises ValueError."""
+    try:
+        return str(Path(parse_text(text)).expanduser().absolute())
+    except RuntimeError:
+        raise ValueError("expected a path; there is no home directory of that name") from None
+
+
+def parse_seconds(text: str) -> float:
+    """Seconds, 0 or more: "10", "0.5". Raises ValueError."""
+    if not re.fullmatch(r"\s*[0-9]{1,9}(\.[0-9]{1,9})?\s*", text):
+        raise ValueError("expected seconds, 0 or more, such as 10 or 0.5")
+    return float(text)
+
+
 def parse_boolean(text: str) -> bool:
     """True or False, as true/false, yes/no, on/off or 1/0. Raises ValueError."""
     known = {
@@ -230,7 +245,8 @@ def _value(one: Option, source: str, raw: Any) -> Any:
 
 def _single(one: Option, source: str, raw: Any) -> Any:
     shown = "" if one.secret else f" {raw!r}"
-    if not isinstance(raw, str | int) or (isinstance(raw, bool) and not one.boolean):
+    fits = isinstance(raw, str | int) or (isinstance(raw, float) and one.parse is parse_seconds)
+    if not fits or (isinstance(raw, bool) and not one.boolean):
         raise ConfigError(f"{source}{shown}: expected {one.metavar or 'true or false'}")
     try:
         return one.parse(str(raw))

@@ -21,7 +21,8 @@ from headstart.engines.toy import ToyEngine
 from headstart.serving.constraint import ConstraintCompiler
 from headstart.serving.models import ServedModel
 from headstart.serving.request import Event, GenerationRequest
-from headstart.serving.scheduler import Scheduler, SchedulerSettings
+from headstart.serving.scheduler import Scheduler
+from headstart.serving.settings import SchedulerSettings
 
 CONTEXT = 2048
 SETTINGS = SchedulerSettings(ram_cache_bytes=64 << 20, block_tokens=16, prefill_chunk_tokens=64)

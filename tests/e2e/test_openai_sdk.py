@@ -23,6 +23,7 @@ STORY = "The lighthouse keeper counted the ships that passed in the night and wr
 def url(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     log = tmp_path_factory.mktemp("serve") / "log"
     arguments = ["--model", str(smollm2), "--port", "0", "--ctx-size", "2048", "--ram-cache", "512MB"]
+    arguments += ["--base-path", str(log.parent / "base")]
     with log.open("wb") as stream:
         process = subprocess.Popen(
             [sys.executable, "-m", "headstart", "serve", *arguments], stderr=stream, env=os.environ.copy()

@@ -36,9 +36,10 @@ class Served:
 @contextmanager
 def serving(log: Path, *arguments: str, **environment: str) -> Iterator[Served]:
     """`headstart serve --engine toy` on a free port, ready to answer."""
+    base = ["--base-path", str(log.parent / "base")]
     with log.open("wb") as stream:
         process = subprocess.Popen(
-            [sys.executable, "-m", "headstart", "serve", "--engine", "toy", "--port", "0", *arguments],
+            [sys.executable, "-m", "headstart", "serve", "--engine", "toy", "--port", "0", *base, *arguments],
             stderr=stream,
             env={**os.environ, **environment},
         )
@@ -60,6 +61,7 @@ def test_it_says_what_it_serves_and_answers(tmp_path: Path) -> None:
         log = server.log.read_text()
         assert "model   mine (toy" in log
         assert "cache   64.0 MB of memory" in log
+        assert f"ssd     {tmp_path}/base/ssd: 0 entries, 0 B of" in log
         assert "probe   rows cut and put back" in log
         assert "\x1b[" not in log
 
@@ -96,11 +98,12 @@ def test_a_signal_lets_running_replies_end(tmp_path: Path, number: signal.Signal
         assert server.log.read_text().endswith("stopped\n")
 
 
-def test_a_taken_port_is_one_line_and_status_2() -> None:
+def test_a_taken_port_is_one_line_and_status_2(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
+        flags = ("--engine", "toy", "--port", str(port), "--base-path", str(tmp_path))
         done = subprocess.run(
-            [sys.executable, "-m", "headstart", "serve", "--engine", "toy", "--port", str(port)],
+            [sys.executable, "-m", "headstart", "serve", *flags],
             capture_output=True,
             text=True,
             timeout=60,
@@ -127,7 +130,7 @@ def test_a_taken_port_is_one_line_and_status_2() -> None:
 )
 def test_what_cannot_start_says_why(arguments: list[str], status: int, part: str, tmp_path: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "headstart", "serve", "--port", "0", *arguments],
+        [sys.executable, "-m", "headstart", "serve", "--port", "0", "--base-path", str(tmp_path), *arguments],
         capture_output=True,
         text=True,
         timeout=60,

@@ -12,7 +12,8 @@ from headstart.engines.base import Engine, Logits, Step
 from headstart.engines.toy import ToyEngine
 from headstart.prefix.tokens import TokenRun, token_run
 from headstart.serving.request import Delta, Event, Failed, Finished, GenerationRequest, PrefillDone, Sampling
-from headstart.serving.scheduler import Scheduler, SchedulerSettings, Ticket
+from headstart.serving.scheduler import Scheduler, Ticket
+from headstart.serving.settings import SchedulerSettings
 
 GREEDY = Sampling(temperature=0.0)
 SETTINGS = SchedulerSettings(ram_cache_bytes=64 << 20, block_tokens=16, prefill_chunk_tokens=32)

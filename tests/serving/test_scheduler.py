@@ -17,7 +17,7 @@ from headstart.prefix.plan import PromptHints
 from headstart.prefix.report import Reason, Tier
 from headstart.prefix.tokens import TokenRun, token_run
 from headstart.serving.request import Delta, Failed, FinishReason, PrefillDone, Sampling
-from headstart.serving.scheduler import SchedulerSettings
+from headstart.serving.settings import SchedulerSettings
 from tests.serving.harness import SETTINGS, CountingToy, Server, cold_reply, prompt_of
 
 DENSE: tuple[LayerKind, ...] = ("full", "full")

@@ -12,6 +12,7 @@ from starlette.exceptions import HTTPException
 from headstart import __version__
 from headstart.api.admin import router as admin_router
 from headstart.api.auth import Guard, policy_of
+from headstart.api.cache_admin import router as cache_router
 from headstart.api.metrics import ReplyCounter, ServerMetrics
 from headstart.api.openai import router as openai_router
 from headstart.api.openai_errors import error_body, error_response
@@ -31,6 +32,7 @@ def create_app(
     app = FastAPI(title="headstart", version=__version__, docs_url=None, redoc_url=None)
     app.include_router(admin_router(served, scheduler, metrics))
     app.include_router(openai_router(served))
+    app.include_router(cache_router(served, scheduler))
     app.add_exception_handler(HeadstartError, _headstart_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _validation_error)

@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 from headstart.api.auth import App, Message, Receive, Send
 from headstart.prefix.cache import CacheStatistics
 from headstart.prefix.report import CacheReport
+from headstart.prefix.ssd_counts import SsdStatistics
 from headstart.serving.models import Generates
 from headstart.serving.request import Event, Failed, Finished, GenerationRequest, PrefillDone
 from headstart.serving.snapshot import SchedulerSnapshot
@@ -41,6 +42,20 @@ SNAPSHOT_GAUGES = {
     "running": ("headstart_running_requests", "Requests that run now."),
     "waiting": ("headstart_waiting_requests", "Requests in the queue now."),
     "idle_sequences": ("headstart_idle_sequences", "Finished sequences still in the engine, ready to go on."),
+}
+SSD_GAUGES = {
+    "used_bytes": ("headstart_ssd_bytes", "Bytes of the cache's files on disk."),
+    "limit_bytes": ("headstart_ssd_limit_bytes", "Most bytes they may take now."),
+    "waiting": ("headstart_ssd_unwritten_entries", "Entries on their way to the disk."),
+}
+SSD_COUNTERS = {
+    "saved": ("headstart_ssd_saved_entries", "Entries written to the disk."),
+    "refused": ("headstart_ssd_refused_entries", "Entries that did not fit in the budget."),
+    "evicted": ("headstart_ssd_evicted_entries", "Entries dropped from the disk for room."),
+    "write_errors": ("headstart_ssd_write_errors", "Entries that the disk refused."),
+    "written_bytes": ("headstart_ssd_written_bytes", "Bytes of files written."),
+    "read_bytes": ("headstart_ssd_read_bytes", "Bytes of state brought back from the disk."),
+    "read_failures": ("headstart_ssd_read_failures", "Entries whose file could not be used."),
 }
 
 
@@ -176,6 +191,19 @@ def _cache_families(cache: CacheStatistics) -> Iterator[Metric]:
     for reason, count in cache.failures.items():
         failures.add_metric([reason.value], count)
     yield failures
+    if cache.ssd is not None:
+        yield from _ssd_families(cache.ssd)
+
+
+def _ssd_families(ssd: SsdStatistics) -> Iterator[Metric]:
+    entries = GaugeMetricFamily("headstart_ssd_entries", "Entries on disk now.", labels=["kind"])
+    entries.add_metric(["blocks"], ssd.blocks)
+    entries.add_metric(["marks"], ssd.marks)
+    yield entries
+    for field, (name, text) in SSD_GAUGES.items():
+        yield GaugeMetricFamily(name, text, value=getattr(ssd, field))
+    for field, (name, text) in SSD_COUNTERS.items():
+        yield CounterMetricFamily(name, text, value=getattr(ssd, field))
 
 
 class ReplyCounter:

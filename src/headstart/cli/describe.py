@@ -8,6 +8,7 @@ from pathlib import Path
 from headstart.cli.terminal import format_bytes
 from headstart.config import Settings
 from headstart.engines.base import Engine, EngineFacts
+from headstart.prefix.ssd_tier import OpenReport, SsdTier
 
 EMBEDDED_NAME = "SmolLM2-135M-Instruct"
 
@@ -45,6 +46,39 @@ def describe_cache(settings: Settings, engine: Engine) -> str:
     holds = f", about {settings.ram_cache_bytes // row_bytes:,} tokens" if row_bytes else ""
     kept = "reproducible" if settings.reproducible else f"{settings.batching} batching"
     return f"{size} of memory{holds}; blocks of {settings.block_size} tokens; {kept}"
+
+
+def describe_ssd(tier: SsdTier | None) -> str:
+    """One line: the cache on disk, how full it is, and what opening it put right."""
+    if tier is None:
+        return "off (--ssd-cache 0)"
+    limit = tier.limit_bytes()
+    used = format_bytes(tier.shelf.used_bytes)
+    text = f"{tier.settings.directory}: {len(tier.shelf):,} entries, {used}"
+    if tier.settings.read_only:
+        text += ", read only"
+    else:
+        text += f" of {format_bytes(limit)}"
+        if limit < tier.settings.budget_bytes:
+            text += f" ({format_bytes(tier.settings.budget_bytes)} would leave too little free)"
+    return f"{text}; opened in {tier.opened.open_s:.1f} s{_put_right(tier.opened)}"
+
+
+def _put_right(found: OpenReport) -> str:
+    """What was not as the list of entries said, where anything was."""
+    parts = [
+        f"{count:,} {what}"
+        for count, what in (
+            (found.adopted, "added to the list"),
+            (found.missing, "missing"),
+            (found.unusable, "unusable"),
+            (found.stray, "removed for want of what they follow"),
+            (found.temporary, "temporary removed"),
+            (found.other_version, "of another format version left alone"),
+        )
+        if count
+    ]
+    return f"; files found: {', '.join(parts)}" if parts else ""
 
 
 def describe_probe(facts: EngineFacts) -> str:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
-from types import FrameType
 
 from fastapi import FastAPI
 
@@ -16,59 +14,61 @@ from headstart import __version__
 from headstart.api.app import create_app
 from headstart.api.metrics import Observed, ServerMetrics
 from headstart.chat.template import ChatTemplate
-from headstart.cli.describe import describe_cache, describe_model, describe_probe, served_name
+from headstart.cli.describe import (
+    describe_cache,
+    describe_model,
+    describe_probe,
+    describe_ssd,
+    served_name,
+)
 from headstart.cli.http_server import HttpServer
 from headstart.cli.listen import open_socket, url_of
+from headstart.cli.stopping import stoppable
+from headstart.cli.storage import close_tier, open_tier, take_files
 from headstart.cli.terminal import Terminal
 from headstart.config import Settings
 from headstart.engines.base import Engine
 from headstart.errors import ConfigError, ModelError
+from headstart.prefix.ssd_tier import SsdTier
 from headstart.serving.constraint import ConstraintCompiler
 from headstart.serving.models import ServedModel
-from headstart.serving.scheduler import Scheduler, SchedulerSettings
+from headstart.serving.scheduler import Scheduler
+from headstart.serving.settings import SchedulerSettings
 
 TOY_CONTEXT_TOKENS = 4096
 
 
-class _Stop(KeyboardInterrupt):
-    """SIGTERM, wherever the program happens to be."""
-
-
 def serve(settings: Settings, terminal: Terminal) -> int:
     """Serves until SIGINT or SIGTERM; answers with the exit status. Raises HeadstartError."""
-    with _stoppable(), open_socket(settings.host, settings.port) as listener:
+    with stoppable(), open_socket(settings.host, settings.port) as listener, ExitStack() as leaving:
+        files = take_files(settings)
         terminal.step(f"headstart {__version__}: loading {settings.model}")
         started_s = time.perf_counter()
         engine = load_engine(settings, terminal.progress)
+        leaving.callback(engine.shutdown)
+        load_s = time.perf_counter() - started_s
+        ssd = None if files is None else open_tier(settings, engine.layout, files, terminal)
+        scheduler, app = assemble(settings, engine, load_s, ssd)
+        scheduler.start()
+        leaving.callback(_stop, scheduler, ssd, terminal)
+        server = HttpServer(
+            app, scheduler, access_log=settings.log_level == "debug", grace_s=settings.grace_s
+        )
         try:
-            load_s = time.perf_counter() - started_s
-            scheduler, app = assemble(settings, engine, load_s)
-            server = HttpServer(app, scheduler, access_log=settings.log_level == "debug")
-            scheduler.start()
-            try:
-                _announce(settings, engine, listener, load_s, terminal)
-                server.run(sockets=[listener])
-            except KeyboardInterrupt:  # uvicorn raises the signal again once it has stopped
-                terminal.step("stopped")
-            finally:
-                scheduler.stop()
-        finally:
-            engine.shutdown()
+            _announce(settings, engine, ssd, listener, load_s=load_s, terminal=terminal)
+            server.run(sockets=[listener])
+        except KeyboardInterrupt:  # uvicorn raises the signal again once it has stopped
+            pass
+    terminal.step("stopped")
     return 0
 
 
-@contextmanager
-def _stoppable() -> Iterator[None]:
-    """SIGTERM ends what is inside as SIGINT does, so that it is left in order."""
-
-    def stop(_: int, __: FrameType | None) -> None:
-        raise _Stop
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+def _stop(scheduler: Scheduler, ssd: SsdTier | None, terminal: Terminal) -> None:
+    """Ends the engine thread, then writes what it has left for the disk."""
+    before = None if ssd is None else ssd.statistics()
+    scheduler.stop()
+    if ssd is not None and before is not None:
+        close_tier(ssd, before, terminal)
 
 
 def load_engine(settings: Settings, progress: Callable[[int, int], None]) -> Engine:
@@ -96,18 +96,21 @@ def load_engine(settings: Settings, progress: Callable[[int, int], None]) -> Eng
         threads=settings.threads or 0,
         threads_batch=settings.threads or 0,
         flash_attention=settings.flash_attention,
+        digest_memo=settings.base_directory / "digests.json",
     )
     return load(settings.model, options, progress=progress)
 
 
-def assemble(settings: Settings, engine: Engine, load_s: float) -> tuple[Scheduler, FastAPI]:
+def assemble(
+    settings: Settings, engine: Engine, load_s: float, ssd: SsdTier | None = None
+) -> tuple[Scheduler, FastAPI]:
     """Scheduler, not started yet, and application over a loaded engine."""
     compiler = ConstraintCompiler(
         engine.vocabulary,
         engine.layout.vocab_size,
         lambda text: engine.tokenize(text, special=False, add_bos=False).tolist(),
     )
-    scheduler = Scheduler(engine, scheduler_settings(settings), compiler)
+    scheduler = Scheduler(engine, scheduler_settings(settings), compiler, ssd)
     metrics = ServerMetrics(scheduler.snapshot)
     served = ServedModel(
         name=served_name(settings, engine.facts),
@@ -169,10 +172,18 @@ def _template_source(given: str) -> str:
 
 
 def _announce(
-    settings: Settings, engine: Engine, listener: socket.socket, load_s: float, terminal: Terminal
+    settings: Settings,
+    engine: Engine,
+    ssd: SsdTier | None,
+    listener: socket.socket,
+    *,
+    load_s: float,
+    terminal: Terminal,
 ) -> None:
     terminal.fact("model", describe_model(settings, engine, load_s))
     terminal.fact("cache", describe_cache(settings, engine))
+    if settings.cache:
+        terminal.fact("ssd", describe_ssd(ssd))
     terminal.fact("probe", describe_probe(engine.facts))
     for note in engine.facts.notes:
         terminal.fact("note", note)

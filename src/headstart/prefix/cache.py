@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 import weakref
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -17,14 +17,18 @@ import numpy.typing as npt
 from headstart.errors import ConfigError
 from headstart.prefix.block import RowBytes, StateLayout
 from headstart.prefix.faults import FaultInjector
+from headstart.prefix.fetch import Fetch
 from headstart.prefix.holdings import Counts, Holdings
 from headstart.prefix.keys import TOKEN_BYTES, TokenBytes, same_tenant, token_bytes
-from headstart.prefix.plan import LiveView, Plan, PromptHints, Rules, Stored, make_plan
+from headstart.prefix.outlook import Outlook, outlook
+from headstart.prefix.plan import LiveView, Plan, PromptHints, Rules, Stored, make_plan, stored_restore
 from headstart.prefix.ram import StoreReadError
 from headstart.prefix.record import Recorder
 from headstart.prefix.report import Reason, Tier
+from headstart.prefix.ssd_counts import SsdStatistics
+from headstart.prefix.ssd_tier import SsdTier, walk
 from headstart.prefix.tokens import TokenRun
-from headstart.prefix.tree import Entry, Mark, Match, Node
+from headstart.prefix.tree import Entry, Mark, Match, Node, Tree
 
 _log = logging.getLogger(__name__)
 
@@ -75,6 +79,7 @@ class CacheStatistics:
     plans: Mapping[Tier, int]
     failures: Mapping[Reason, int]
     restored_tokens: int
+    ssd: SsdStatistics | None = None
 
 
 @dataclass
@@ -102,6 +107,7 @@ class PrefixCache:
         canonical_grid: int = 0,
         remembered_evictions: int = 2048,
         faults: FaultInjector | None = None,
+        ssd: SsdTier | None = None,
     ) -> None:
         if block_tokens < 1:
             raise ConfigError(f"block size must be at least 1 token, got {block_tokens}")
@@ -119,6 +125,7 @@ class PrefixCache:
         self._block_tokens = block_tokens
         self._remembered = remembered_evictions
         self._faults = faults
+        self._ssd = ssd
         self._recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()
         self._running = _Running()
         self._held = self._empty()
@@ -131,16 +138,81 @@ class PrefixCache:
             canonical=self._grid > 0,
             remembered_evictions=self._remembered,
             faults=self._faults,
+            saver=None if self._ssd is None else self._ssd.save,
         )
 
     def plan(self, namespace: bytes, prompt: TokenRun, live: Sequence[LiveView], hints: PromptHints) -> Plan:
         """Where to resume `prompt`. Changes nothing but the count of plans."""
-        data = token_bytes(prompt)
-        match = self._held.tree.match(namespace, data)
-        stored = self._stored(namespace, data, match)
-        plan = make_plan(namespace, prompt, stored, live, hints=hints, rules=self._rules)
+        plan = self._plan(namespace, prompt, live, hints)
         self._running.plans[plan.tier] += 1
         return plan
+
+    def outlook(
+        self, namespace: bytes, prompt: TokenRun, live: Sequence[LiveView], hints: PromptHints
+    ) -> Outlook:
+        """What would be restored of `prompt`, from any tier. Changes nothing."""
+        plan = self._plan(namespace, prompt, live, hints)
+        on_ssd = None
+        if self._ssd is not None:
+            tree, data = self._ssd.shelf.tree, token_bytes(prompt)
+            stored = self._stored(tree, namespace, data, tree.match(namespace, data))
+            on_ssd = make_plan(namespace, prompt, stored, [], hints=hints, rules=self._rules)
+        return outlook(plan, on_ssd, forks=not self._grid and not self._layout.recurrent)
+
+    def _plan(self, namespace: bytes, prompt: TokenRun, live: Sequence[LiveView], hints: PromptHints) -> Plan:
+        data = token_bytes(prompt)
+        match = self._held.tree.match(namespace, data)
+        stored = self._stored(self._held.tree, namespace, data, match)
+        plan = make_plan(namespace, prompt, stored, live, hints=hints, rules=self._rules)
+        if self._ssd is not None:
+            plan = self._with_ssd(self._ssd, plan, data, hints)
+        return plan
+
+    def _with_ssd(self, ssd: SsdTier, plan: Plan, prompt: TokenBytes, hints: PromptHints) -> Plan:
+        """`plan` with what the SSD holds of its prompt."""
+        match = ssd.match(plan.namespace, prompt)
+        if not match.length:
+            return plan
+        stored = self._stored(ssd.shelf.tree, plan.namespace, prompt, match)
+        at = stored_restore(stored, len(plan.prompt), self._rules)
+        divergence = max(plan.divergence, match.length)
+        reason = Reason.EVICTED if at > plan.restore_at else plan.reason
+        if at <= plan.restore_at and match.length > plan.divergence:
+            alone = make_plan(plan.namespace, plan.prompt, stored, [], hints=hints, rules=self._rules)
+            reason = alone.reason or reason
+        return replace(plan, ssd_at=at, divergence=divergence, reason=reason)
+
+    def fetch(self, plan: Plan, wake: Callable[[], None]) -> Fetch | None:
+        """Starts bringing back what the SSD holds beyond `plan.restore_at`; None where that is
+        nothing. `wake` is called from other threads whenever there is something to `advance`."""
+        ssd = self._ssd
+        if ssd is None or plan.ssd_at <= plan.restore_at:
+            return None
+        prompt = token_bytes(plan.prompt[: plan.ssd_at])
+        match = ssd.match(plan.namespace, prompt)
+        recorder = self.recorder(plan.namespace, plan.prompt[: plan.ssd_at])
+        blocks = [node for node in match.blocks if ssd.shelf.tree.stop(node) > recorder.position]
+        marks: list[Mark] = []
+        if self._layout.recurrent:
+            _, mark = self._checkpoint(ssd.shelf.tree, match, prompt, plan.ssd_at)
+            marks += [] if mark is None else [mark]
+        if plan.ssd_at == len(plan.prompt):
+            logits = ssd.shelf.tree.logits(match, prompt)
+            marks += [] if logits is None else [logits]
+        return Fetch(ssd, recorder, blocks, marks, wake)
+
+    def poll(self) -> None:
+        """Takes in what the SSD tier has done meanwhile. Cheap when that is nothing."""
+        if self._ssd is not None:
+            self._ssd.poll()
+
+    def save_tails(self) -> None:
+        """Saves everything in RAM that is not on the SSD yet: partial blocks at the ends of
+        sequences, above all. Done when idle and before the end."""
+        if self._ssd is not None:
+            for root in list(self._held.tree.roots.values()):
+                for node in walk(root):
+                    self._ssd.save_rest(node)
 
     def load(self, plan: Plan) -> Restored | NoMatch | Failed:
         """The state that `plan` resumes with. Counts as a use of it.
@@ -178,6 +250,7 @@ class PrefixCache:
             plans=dict(running.plans),
             failures=dict(running.failures),
             restored_tokens=running.restored_tokens,
+            ssd=None if self._ssd is None else self._ssd.statistics(),
         )
 
     def clear(self) -> None:
@@ -187,8 +260,7 @@ class PrefixCache:
         self._recorders = weakref.WeakSet()
         self._held = self._empty()
 
-    def _stored(self, namespace: bytes, prompt: TokenBytes, match: Match) -> Stored:
-        tree = self._held.tree
+    def _stored(self, tree: Tree, namespace: bytes, prompt: TokenBytes, match: Match) -> Stored:
         canonical = 0
         for node in match.path[1:] if self._grid else ():
             if not node.canonical:
@@ -198,7 +270,7 @@ class PrefixCache:
             length=match.length,
             canonical_length=canonical,
             logits_at_end=not self._grid and tree.logits(match, prompt) is not None,
-            checkpoint_at_most=lambda limit: self._checkpoint(match, prompt, limit)[0],
+            checkpoint_at_most=lambda limit: self._checkpoint(tree, match, prompt, limit)[0],
             evicted_upto=lambda: self._evicted_upto(namespace, prompt, match),
             checkpoint_evicted=lambda above, limit: self._checkpoint_evicted(prompt, match, above, limit),
             elsewhere=lambda: max(
@@ -211,8 +283,10 @@ class PrefixCache:
             ),
         )
 
-    def _checkpoint(self, match: Match, prompt: TokenBytes, limit: int) -> tuple[int, Mark | None]:
-        for position, mark in self._held.tree.checkpoints(match, prompt, limit):
+    def _checkpoint(
+        self, tree: Tree, match: Match, prompt: TokenBytes, limit: int
+    ) -> tuple[int, Mark | None]:
+        for position, mark in tree.checkpoints(match, prompt, limit):
             if not self._grid or (mark.canonical and position % self._grid == 0):
                 return position, mark
         return 0, None
@@ -253,7 +327,7 @@ class PrefixCache:
             window_rows, rows = (RowBytes.join(rows) if rows else None), []
         checkpoint: bytes | None = None
         if plan.checkpoint_needed or (self._layout.recurrent and not live):
-            position, mark = self._checkpoint(match, prompt, at)
+            position, mark = self._checkpoint(self._held.tree, match, prompt, at)
             if mark is None or position != at:
                 return NoMatch(Reason.EVICTED)
             checkpoint = self._read_checkpoint(mark)

@@ -71,8 +71,10 @@ class Holdings:
         canonical: bool = False,
         remembered_evictions: int = 2048,
         faults: FaultInjector | None = None,
+        saver: Callable[[Node | Mark], None] | None = None,
     ) -> None:
         self.layout = layout
+        self._saver = saver
         self.canonical = canonical
         self.tree = Tree(block_tokens)
         self.ram = RamStore(layout, limit_bytes, faults)
@@ -260,6 +262,8 @@ class Holdings:
             self._pins[node] += self._pins.pop(replaced, 0)
             self._drop_block(replaced, node)
         self.ram.take(self.ram.counted(node))
+        if self._saver is not None and len(tokens) == self.tree.block_bytes:
+            self._saver(node)
         return node
 
     def _expected(self, parent: Node, node: Node) -> bool:
@@ -314,6 +318,8 @@ class Holdings:
         else:
             self.counts.checkpoints += 1
         self.queue.offer(mark)
+        if self._saver is not None:
+            self._saver(mark)
         return True
 
     def drop_mark(self, mark: Mark) -> None:

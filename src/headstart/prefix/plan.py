@@ -56,6 +56,7 @@ class Plan:
     (rows, and for recurrent layouts a checkpoint if it stands at `fork_at`) and planning again,
     once, restores further.
     `window_rows_needed`, `checkpoint_needed`: what a LIVE cut must be given by `load`.
+    `ssd_at`: where the SSD's state alone could resume. Above `restore_at` it is worth fetching.
     """
 
     namespace: bytes
@@ -71,6 +72,7 @@ class Plan:
     fork_at: int = 0
     window_rows_needed: bool = False
     checkpoint_needed: bool = False
+    ssd_at: int = 0
 
 
 @dataclass(frozen=True)
@@ -135,7 +137,7 @@ def make_plan(
     length = len(prompt)
     shares = [(view, common_prefix(view.tokens, prompt)) for view in live if view.namespace == namespace]
     shares = [(view, shared) for view, shared in shares if shared]
-    ram_at = _stored_restore(stored, length, rules)
+    ram_at = stored_restore(stored, length, rules)
     cut = None if rules.grid else _best_cut(shares, stored, length, rules.layout)
     use_live = cut is not None and (cut.at > ram_at or (cut.at == ram_at and 2 * cut.dropped <= cut.length))
     restore_at = cut.at if cut is not None and use_live else ram_at
@@ -160,7 +162,7 @@ def make_plan(
     )
 
 
-def _stored_restore(stored: Stored, length: int, rules: Rules) -> int:
+def stored_restore(stored: Stored, length: int, rules: Rules) -> int:
     """Where stored state alone can resume."""
     recurrent = rules.layout.recurrent
     if rules.grid:

@@ -32,6 +32,7 @@ class Reason(StrEnum):
     BUSY             the rows are only in a sequence that is running and could not be shared
     IO_ERROR         reading stored state failed
     CORRUPT          stored state was damaged and was not used
+    UNREADABLE_VERSION  stored state was written in a form this version does not read
     ENGINE_REFUSED   the engine did not take the state
     """
 
@@ -45,6 +46,7 @@ class Reason(StrEnum):
     BUSY = "busy"
     IO_ERROR = "io_error"
     CORRUPT = "corrupt"
+    UNREADABLE_VERSION = "unreadable_version"
     ENGINE_REFUSED = "engine_refused"
 
 
@@ -55,6 +57,7 @@ class CacheReport:
     `divergence`: how many leading tokens had all their rows somewhere.
     `restored`: forward passes really skipped. `replayed`: read again although before the divergence.
     `restored_bytes`: copied into the engine (0 where a live sequence went on in place).
+    `ssd_bytes`, `ssd_s`: read from the SSD for this prompt, and how long that took.
     """
 
     prompt_tokens: int
@@ -67,6 +70,8 @@ class CacheReport:
     restored_bytes: int = 0
     restore_s: float = 0.0
     plan_s: float = 0.0
+    ssd_bytes: int = 0
+    ssd_s: float = 0.0
 
     @property
     def gap(self) -> int:
@@ -90,6 +95,8 @@ class CacheReport:
             "restored_bytes": self.restored_bytes,
             "restore_s": self.restore_s,
             "plan_s": self.plan_s,
+            "ssd_bytes": self.ssd_bytes,
+            "ssd_s": self.ssd_s,
         }
 
 
@@ -102,6 +109,8 @@ def report(
     restored_bytes: int = 0,
     restore_s: float = 0.0,
     plan_s: float = 0.0,
+    ssd_bytes: int = 0,
+    ssd_s: float = 0.0,
 ) -> CacheReport:
     """The report of a request that followed `plan` and really resumed at `restored`.
 
@@ -131,4 +140,6 @@ def report(
         restored_bytes=restored_bytes,
         restore_s=restore_s,
         plan_s=plan_s,
+        ssd_bytes=ssd_bytes,
+        ssd_s=ssd_s,
     )

@@ -180,9 +180,10 @@ class Tree:
             path.append(child)
             node, at = child, at + width
 
-    def attach(self, parent: Node, tokens: bytes) -> Node:
-        """A new child of `parent`. The caller has made sure that no sibling starts with `tokens`."""
-        node = Node(parent, tokens, chain_key(parent.key, tokens))
+    def attach(self, parent: Node, tokens: bytes, key: bytes | None = None) -> Node:
+        """A new child of `parent`. The caller has made sure that no sibling starts with `tokens`.
+        `key`: its chain key where it is known already."""
+        node = Node(parent, tokens, key or chain_key(parent.key, tokens))
         siblings = parent.children
         if siblings is None:
             parent.children = node

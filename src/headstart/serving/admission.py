@@ -37,6 +37,12 @@ def check_prompt(request: GenerationRequest, context_tokens: int, vocab_size: in
         )
 
 
+def retry_after_s(busy_s: float, ended: int) -> int:
+    """A whole number of seconds after which a place is likely to be free: what a request has taken so
+    far, of `ended` ones in `busy_s`."""
+    return max(1, min(60, round(busy_s / max(1, ended))))
+
+
 def check_queue(waiting: int, queue_limit: int, retry_after_s: int) -> None:
     """Raises Overloaded when the queue is full."""
     if waiting >= queue_limit:

@@ -16,10 +16,13 @@ from headstart.engines.base import Engine, Logits, SeqId
 from headstart.errors import EngineError, EngineFull
 from headstart.prefix.block import Checkpoint, RowBytes
 from headstart.prefix.cache import Failed, PrefixCache, Restored
+from headstart.prefix.fetch import Fetch
+from headstart.prefix.outlook import Outlook, outlook
 from headstart.prefix.plan import LiveView, Plan, PromptHints, Stop, StopKind, without_cache
 from headstart.prefix.record import Recorder
-from headstart.prefix.report import Reason, Tier
+from headstart.prefix.report import CacheReport, Reason, Tier, report
 from headstart.prefix.tokens import TokenRun, common_prefix
+from headstart.serving.request import GenerationRequest
 from headstart.serving.sequence import Running
 
 log = logging.getLogger(__name__)
@@ -49,6 +52,20 @@ class Start:
     restore_s: float
     logits: Logits | None
     reason: Reason | None
+
+    def report(self, fetch: Fetch | None) -> CacheReport:
+        """What the cache did for this start, `fetch` included, which brought state from the SSD."""
+        fetched = fetch is not None and fetch.tokens > 0
+        return report(
+            self.plan,
+            restored=self.position,
+            tier=Tier.SSD if fetched and self.tier is Tier.RAM else self.tier,
+            reason=(fetch.reason if fetch else None) or self.reason,
+            restored_bytes=self.nbytes,
+            restore_s=self.restore_s,
+            ssd_bytes=fetch.nbytes if fetch else 0,
+            ssd_s=fetch.elapsed_s if fetch else 0.0,
+        )
 
 
 class Placement:
@@ -86,6 +103,22 @@ class Placement:
         if plan.fork_from is not None and self._publish(SeqId(plan.fork_from), plan.fork_at, running):
             plan = self._cache.plan(run.namespace, run.tokens, self.views(running), run.request.hints)
         return plan
+
+    def outlook(self, namespace: bytes, request: GenerationRequest, running: list[Running]) -> Outlook:
+        """What would be restored for `request` if it came now. Changes nothing."""
+        prompt = request.prompt
+        if self._cache is None or not request.use_cache:
+            return outlook(without_cache(namespace, prompt), None, forks=False)
+        found = self._cache.outlook(namespace, prompt, self.views(running), request.hints)
+        at = found.restore_at
+        shared = self._engine.shares_rows and self._sharing(namespace, prompt, at, running) is not None
+        return found.found_live() if shared else found
+
+    def fetch(self, run: Running, running: list[Running], wake: Callable[[], None]) -> Fetch | None:
+        """Starts bringing back from the SSD what `run` could resume with; None where that is nothing."""
+        if self._cache is None or not run.request.use_cache:
+            return None
+        return self._cache.fetch(self.plan(run, running), wake)
 
     def _publish(self, seq: SeqId, stop: int, running: list[Running]) -> bool:
         """Stores the rows of live sequence `seq` up to `stop`, so that another can start from them."""
@@ -138,7 +171,7 @@ class Placement:
         if outcome.tier is Tier.LIVE:
             return self._continue(plan, outcome), Tier.LIVE
         if self._engine.shares_rows:
-            source = self._sharing(plan, outcome.position, running)
+            source = self._sharing(plan.namespace, plan.prompt, outcome.position, running)
             if source is not None:
                 window = self._last_window(outcome)
                 fork = partial(self._engine.fork, source, outcome.position, window, outcome.checkpoint)
@@ -158,11 +191,13 @@ class Placement:
                 raise
         return item.seq
 
-    def _sharing(self, plan: Plan, position: int, running: list[Running]) -> SeqId | None:
+    def _sharing(
+        self, namespace: bytes, prompt: TokenRun, position: int, running: list[Running]
+    ) -> SeqId | None:
         """A live sequence whose rows 0..position are the prompt's, to share instead of copying."""
         for view in self.views(running):
-            same = view.namespace == plan.namespace
-            if same and common_prefix(view.tokens, plan.prompt) >= position > 0:
+            same = view.namespace == namespace
+            if same and common_prefix(view.tokens, prompt) >= position > 0:
                 return SeqId(view.seq)
         return None
 

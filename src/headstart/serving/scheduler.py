@@ -12,51 +12,40 @@ import logging
 import threading
 import time
 from collections import Counter, deque
-from dataclasses import dataclass, replace
+from concurrent.futures import Future
+from dataclasses import replace
 
 from headstart.engines.base import Engine, Logits, Step
-from headstart.errors import ConfigError, EngineError, EngineFull, HeadstartError, RequestError
+from headstart.errors import ConfigError, EngineError, EngineFull, HeadstartError
 from headstart.prefix.cache import PrefixCache
 from headstart.prefix.keys import namespace_key
+from headstart.prefix.outlook import Outlook
 from headstart.prefix.plan import Plan, Stop, StopKind
-from headstart.prefix.report import Reason, report
-from headstart.serving.admission import check_prompt, check_queue, shared_unread
+from headstart.prefix.report import Reason
+from headstart.prefix.ssd_tier import SsdTier
+from headstart.serving.admission import check_prompt, check_queue, retry_after_s, shared_unread
+from headstart.serving.calls import Calls
 from headstart.serving.chunking import chunk_end, next_prefill
 from headstart.serving.constraint import ConstraintCompiler
 from headstart.serving.placement import Placement, Start
 from headstart.serving.request import Failed, FinishReason, GenerationRequest
-from headstart.serving.sequence import Running, Sink
+from headstart.serving.sequence import Running, Sink, Ticket
+from headstart.serving.settings import IDLE_S, SchedulerSettings
 from headstart.serving.snapshot import SchedulerSnapshot, Totals
+from headstart.serving.waiting import Waiting
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class SchedulerSettings:
-    """Limits of one scheduler. `ram_cache_bytes` 0 keeps live sequences as the only tier."""
-
-    max_concurrent_requests: int = 4
-    queue_limit: int = 64
-    prefill_chunk_tokens: int = 512
-    cache_enabled: bool = True
-    ram_cache_bytes: int = 4 << 30
-    block_tokens: int = 256
-    checkpoint_interval_tokens: int = 2048
-    reproducible: bool = False
-
-
-@dataclass(frozen=True)
-class Ticket:
-    """A submitted request, to cancel it by."""
-
-    run: Running
 
 
 class Scheduler:
     """Serves requests on one engine. `start`, any number of `submit`, `stop`."""
 
     def __init__(
-        self, engine: Engine, settings: SchedulerSettings, compiler: ConstraintCompiler | None = None
+        self,
+        engine: Engine,
+        settings: SchedulerSettings,
+        compiler: ConstraintCompiler | None = None,
+        ssd: SsdTier | None = None,
     ) -> None:
         if settings.reproducible and engine.batches_sequences:
             raise ConfigError(
@@ -68,14 +57,17 @@ class Scheduler:
         self._compiler = compiler
         self._chunk_tokens = min(settings.prefill_chunk_tokens, engine.max_step_tokens)
         self._grid = self._chunk_tokens if settings.reproducible else 0
-        self._cache = self._make_cache() if settings.cache_enabled else None
+        self._cache = self._make_cache(ssd) if settings.cache_enabled else None
         self._placement = Placement(engine, self._cache, settings.block_tokens, self._grid)
         self._limit = min(settings.max_concurrent_requests, engine.max_sequences)
         self._wake = threading.Condition()
         self._inbox: deque[Running] = deque()
-        self._waiting: deque[Running] = deque()
+        self._calls = Calls(self._notify)
+        self._waiting = Waiting()
         self._running: list[Running] = []
         self._stopping = False
+        self._news = False
+        self._tails_due = False
         self._turn = 0
         self._ended = 0
         self._counts: Counter[str] = Counter()
@@ -83,13 +75,16 @@ class Scheduler:
         self._snapshot = SchedulerSnapshot()
         self._thread = threading.Thread(target=self._serve, name="headstart-engine", daemon=True)
 
-    def _make_cache(self) -> PrefixCache:
+    def _make_cache(self, ssd: SsdTier | None) -> PrefixCache:
+        if ssd is not None:
+            ssd.wake_on_answers(self._notify)
         return PrefixCache(
             self._engine.layout,
             ram_bytes=self._settings.ram_cache_bytes,
             block_tokens=self._settings.block_tokens,
             checkpoint_interval=self._settings.checkpoint_interval_tokens,
             canonical_grid=self._grid,
+            ssd=ssd,
         )
 
     # -- any thread ---------------------------------------------------------------------------
@@ -98,7 +93,8 @@ class Scheduler:
         self._thread.start()
 
     def stop(self) -> None:
-        """Ends the engine thread; requests still under way fail with a message saying so."""
+        """Ends the engine thread; requests still under way fail with a message saying so. What they
+        computed is stored, and what is stored is queued for the SSD, where there is one."""
         with self._wake:
             self._stopping = True
             self._wake.notify()
@@ -129,9 +125,9 @@ class Scheduler:
         with self._wake:
             if self._stopping:
                 raise EngineError("the server is shutting down")
-            check_queue(
-                len(self._inbox) + len(self._waiting), self._settings.queue_limit, self._retry_after_s()
-            )
+            waiting = len(self._inbox) + len(self._waiting)
+            retry_s = retry_after_s(self._totals.busy_s, self._counts.total())
+            check_queue(waiting, self._settings.queue_limit, retry_s)
             self._inbox.append(run)
             self._wake.notify()
         return Ticket(run)
@@ -142,6 +138,12 @@ class Scheduler:
             ticket.run.cancelled = True
             self._wake.notify()
 
+    def probe(self, request: GenerationRequest) -> Future[Outlook]:
+        """What would be restored for `request` if it came now. Raises RequestError as `submit` does."""
+        check_prompt(request, self._engine.layout.context_tokens, self._engine.layout.vocab_size)
+        namespace = namespace_key(self._engine.facts.parts, request.tenant)
+        return self._calls.ask(lambda: self._placement.outlook(namespace, request, self._running))
+
     @property
     def alive(self) -> bool:
         """Whether the engine thread runs. Once it has ended, only a new scheduler serves again."""
@@ -150,10 +152,11 @@ class Scheduler:
     def snapshot(self) -> SchedulerSnapshot:
         return replace(self._snapshot, waiting=len(self._inbox) + len(self._waiting))
 
-    def _retry_after_s(self) -> int:
-        """A whole number of seconds after which a place is likely to be free."""
-        done = max(1, sum(self._counts.values()))
-        return max(1, min(60, round(self._totals.busy_s / done)))
+    def _notify(self) -> None:
+        """There is something for the engine thread to look at."""
+        with self._wake:
+            self._news = True
+            self._wake.notify()
 
     # -- engine thread ------------------------------------------------------------------------
 
@@ -171,12 +174,26 @@ class Scheduler:
                 self._stopping = True
                 left = [*self._inbox, *self._waiting, *self._running]
             for run in left:
+                run.end_fetch()
                 run.fail(Failed(EngineError(farewell)))
+            self._calls.close(EngineError(farewell))
+            self._keep_all()
+
+    def _keep_all(self) -> None:
+        """The end of the engine thread: what running sequences have read is stored and saved."""
+        for run in self._running:
+            self._placement.retire(run)
+        if self._cache is not None:
+            self._cache.save_tails()
 
     def _loop(self) -> None:
         while self._intake():
             started_s = time.perf_counter()
+            self._calls.run()
             self._drop_cancelled()
+            if self._cache is not None:
+                self._cache.poll()
+                self._waiting.fetch(self._placement, self._running, self._notify)
             self._admit()
             if self._running:
                 self._step()
@@ -186,9 +203,15 @@ class Scheduler:
     def _intake(self) -> bool:
         """Moves what was submitted to the queue; sleeps when there is nothing to do. False: stop."""
         with self._wake:
-            while not (self._inbox or self._waiting or self._running or self._stopping):
-                self._wake.wait()
-            self._waiting.extend(self._inbox)
+            while not (
+                self._inbox or self._running or self._stopping or self._news or self._waiting.startable()
+            ):
+                if not self._wake.wait(IDLE_S) and self._tails_due and self._cache is not None:
+                    self._tails_due = False
+                    self._cache.save_tails()
+            self._news = False
+            self._tails_due = self._tails_due or bool(self._inbox)
+            self._waiting.add(self._inbox)
             self._inbox.clear()
             return not self._stopping
 
@@ -198,19 +221,16 @@ class Scheduler:
             self._retire(run, "cancelled")
             if run.report is not None:
                 run.finish(FinishReason.CANCELLED)
-        for run in [run for run in self._waiting if run.cancelled]:
-            self._waiting.remove(run)
-            self._counts["cancelled"] += 1
-            run.fail(Failed(RequestError("cancelled before it was started", status=499)))
+        self._counts["cancelled"] += self._waiting.drop_cancelled()
 
     def _admit(self) -> None:
         """Starts waiting requests in order while there is room; one that gains by it waits on."""
-        for run in list(self._waiting):
+        for run in self._waiting:
             if len(self._running) >= self._limit:
                 return
             if run.stepped_aside_at == self._ended and self._running:
                 return
-            if run.is_waiting():
+            if run.is_waiting() or run.fetching:
                 continue
             try:
                 plan = self._placement.plan(run, self._running)
@@ -237,28 +257,20 @@ class Scheduler:
             return False
         other, position = found
         if self._engine.layout.recurrent and position < other.prompt_tokens:
-            add_stop(other, Stop(position, StopKind.FORK))
+            other.add_stop(Stop(position, StopKind.FORK))
         run.wait_for(other, position)
         self._totals.shared_waits += 1
         return True
 
     def _begin(self, run: Running, start: Start) -> None:
+        fetch = run.end_fetch()
         run.seq = start.seq
         run.clock.started_s = run.clock.started_s or time.perf_counter()
         run.advance(start.position)
         if self._cache is not None and run.request.use_cache:
             run.recorder = self._cache.recorder(run.namespace, run.tokens[: start.position])
             run.stops = deque(stop for stop in start.plan.stops if stop.position > start.position)
-        run.announce(
-            report(
-                start.plan,
-                restored=start.position,
-                tier=start.tier,
-                reason=start.reason,
-                restored_bytes=start.nbytes,
-                restore_s=start.restore_s,
-            )
-        )
+        run.announce(start.report(fetch))
         self._running.append(run)
         if start.logits is not None:
             self._sample(run, start.logits)
@@ -360,7 +372,7 @@ class Scheduler:
         youngest.stepped_aside_at = self._ended
         self._placement.retire(youngest)
         self._placement.free_one()
-        self._waiting.appendleft(youngest)
+        self._waiting.put_back(youngest)
 
     def _lose(self, run: Running, error: HeadstartError) -> None:
         if run.seq is not None:
@@ -372,6 +384,7 @@ class Scheduler:
         self._fail(run, error)
 
     def _fail(self, run: Running, error: HeadstartError) -> None:
+        run.end_fetch()
         self._counts["failed"] += 1
         self._ended += 1
         run.fail(Failed(error))
@@ -385,9 +398,3 @@ class Scheduler:
             requests=dict(self._counts),
             cache=self._cache.statistics() if self._cache else None,
         )
-
-
-def add_stop(run: Running, stop: Stop) -> None:
-    """Puts `stop` in its place among the stops `run` has yet to reach, unless one stands there."""
-    if stop.position > run.position and all(other.position != stop.position for other in run.stops):
-        run.stops = deque(sorted([*run.stops, stop], key=lambda s: s.position))

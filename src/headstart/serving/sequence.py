@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
 from headstart.chat.stream import TextStream
 from headstart.engines.base import Logits, SeqId, Vocabulary
+from headstart.prefix.fetch import Fetch
 from headstart.prefix.plan import Stop
 from headstart.prefix.record import Recorder
 from headstart.prefix.report import CacheReport
@@ -84,6 +86,8 @@ class Running:
         self.generated = 0
         self.cancelled = False
         self.stepped_aside_at = -1
+        self.fetch: Fetch | None = None
+        self.looked_on_ssd = False
         self._awaited: tuple[Running, int] | None = None
         self.finished = False
         self._sink = sink
@@ -94,6 +98,18 @@ class Running:
         self._stream = TextStream(vocabulary, request.stop)
         self._sampler = Sampler(request.sampling, vocab_size, request.prompt)
         self._constraint = constraint
+
+    @property
+    def fetching(self) -> bool:
+        """Whether state of this prompt is on its way from the SSD."""
+        return self.fetch is not None and not self.fetch.done
+
+    def end_fetch(self) -> Fetch | None:
+        """Lets go of what was fetched from the SSD, if anything was; answers the fetch."""
+        fetch, self.fetch = self.fetch, None
+        if fetch is not None:
+            fetch.close()
+        return fetch
 
     def wait_for(self, other: Running, position: int) -> None:
         """This request starts once `other` has read up to `position`, which both prompts share."""
@@ -137,6 +153,11 @@ class Running:
             stop = self.stops.popleft()
             reached = stop if stop.position == position else reached
         return reached
+
+    def add_stop(self, stop: Stop) -> None:
+        """Puts `stop` in its place among the stops yet to be reached, unless one stands there."""
+        if stop.position > self.position and all(other.position != stop.position for other in self.stops):
+            self.stops = deque(sorted([*self.stops, stop], key=lambda other: other.position))
 
     def announce(self, report: CacheReport) -> None:
         """Tells the client that its prompt is read. Once, even if the sequence is moved later."""
@@ -193,3 +214,10 @@ class Running:
         if not self.finished:
             self.finished = True
             self._sink(event)
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """A submitted request, to cancel it by."""
+
+    run: Running

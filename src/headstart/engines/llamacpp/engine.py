@@ -13,6 +13,7 @@ import psutil
 from headstart.engines.base import EngineFacts, Vocabulary
 from headstart.engines.llamacpp import memory
 from headstart.engines.llamacpp.binding import Context, ContextSettings, Model
+from headstart.engines.llamacpp.digests import remembered
 from headstart.engines.llamacpp.examine import TOKENS, Examined, examine
 from headstart.engines.llamacpp.facts import engine_facts
 from headstart.engines.llamacpp.lanes import LANE_SCRATCH, LANE_SEQUENCE, Lane, Lanes
@@ -112,7 +113,7 @@ def load(
         sequences, proof = _proved(make, examined, vocabulary)
         undo.callback(sequences.free)
         notes = tuple(text for text in (note, *proof.notes) if text)
-        digest = weights_digest(files, progress)
+        digest = remembered(options.digest_memo, files.paths, lambda: weights_digest(files, progress))
         facts = engine_facts(model, files, digest, options, cells=cells, proof=replace(proof, notes=notes))
         engine = LlamaCppEngine(model, sequences, vocabulary, facts, pool)
         undo.pop_all()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
 from headstart.errors import ConfigError
 
@@ -36,7 +37,8 @@ class LlamaCppOptions:
     `ctx_size`: tokens a sequence may hold (and, with SHARED, all sequences together); 0 takes the
     model's training context, or as much of it as fits in memory. `ubatch_tokens`: most tokens one
     graph computes. `n_gpu_layers`: layers on the GPU, -1 for all. `threads` and `threads_batch`:
-    for one token and for many; 0 takes the number of physical cores.
+    for one token and for many; 0 takes the number of physical cores. `digest_memo`: file that
+    remembers digests of weights, so that unchanged files are not read again; None: no such file.
     """
 
     ctx_size: int = 0
@@ -48,6 +50,7 @@ class LlamaCppOptions:
     threads_batch: int = 0
     ubatch_tokens: int = 512
     flash_attention: bool = True
+    digest_memo: Path | None = None
 
     def __post_init__(self) -> None:
         for name, low in (("ctx_size", 0), ("max_sequences", 1), ("threads", 0), ("ubatch_tokens", 1)):

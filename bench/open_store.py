@@ -1,0 +1,126 @@
+"""How long does it take to open a store of 1 k, 10 k and 100 k blocks?
+
+    python bench/open_store.py [--sizes 1000,10000,100000]
+
+The blocks have 256 tokens and one byte of state a token: opening reads names, sizes and the catalog,
+never the state. Shape: heads of 8 blocks, 100 conversations of 12 blocks behind each. Measured in a
+process of its own each time: with the catalog in order (best and worst of `--repeats`), and once with
+the catalog gone, when it is made anew from all files. The files are in the page cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headstart.prefix.block import Plane, StateLayout
+from headstart.prefix.blockfile import EntryKind, Head
+from headstart.prefix.catalog import Catalog, Listed
+from headstart.prefix.keys import token_bytes
+from headstart.prefix.ssd import CATALOG, SsdFiles
+from headstart.prefix.ssd_tier import SsdSettings, SsdTier
+from machine import write_results
+
+BLOCK_TOKENS = 256
+HEAD_BLOCKS, CONVERSATION_BLOCKS, CONVERSATIONS = 8, 12, 100
+LAYOUT = StateLayout((Plane("k", 1),), checkpoint_bytes=0, context_tokens=1 << 20, vocab_size=1 << 17)
+NAMESPACE = b"n" * 48
+
+
+def make_store(directory: Path, blocks: int) -> None:
+    """Writes `blocks` blocks; what is flushed to the medium does not matter here."""
+    os.fdatasync = lambda _: None  # type: ignore[assignment, misc]
+    files = SsdFiles(directory)
+    catalog = Catalog(directory / CATALOG)
+    rng = np.random.default_rng(blocks)
+    state = {"plane.k": np.zeros((BLOCK_TOKENS, 1), np.uint8)}
+    left = blocks
+
+    def chain(parent: bytes, level: int, length: int) -> tuple[bytes, int]:
+        nonlocal left
+        for _ in range(min(length, left)):
+            tokens = rng.integers(0, 1 << 17, BLOCK_TOKENS).astype(np.int32)
+            head = Head(EntryKind.BLOCK, NAMESPACE, parent, bytes(token_bytes(tokens)), level + 1)
+            size = files.write(head, state)
+            catalog.put([Listed(head.key, head, size, 0, time.time())])
+            parent, level, left = head.key, level + 1, left - 1
+        return parent, level
+
+    while left:
+        top, level = chain(NAMESPACE, 0, HEAD_BLOCKS)
+        for _ in range(CONVERSATIONS):
+            chain(top, level, CONVERSATION_BLOCKS)
+    catalog.close()
+    files.close()
+
+
+def open_once(directory: Path) -> dict[str, Any]:
+    """Opens the store in this process."""
+    tier = SsdTier(SsdSettings(directory, 1 << 40, reserve_bytes=0), LAYOUT, BLOCK_TOKENS)
+    opened = tier.opened
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    tier.close()
+    return {
+        "open_s": round(opened.open_s, 3),
+        "entries": opened.entries,
+        "adopted": opened.adopted,
+        "peak_bytes": peak,
+    }
+
+
+def in_a_process(directory: Path) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, __file__, "--open", str(directory)], capture_output=True, text=True, check=True
+    )
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def measure(blocks: int, repeats: int) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="headstart-open-") as base:
+        directory = Path(base)
+        make_store(directory, blocks)
+        in_a_process(directory)
+        opened = [in_a_process(directory) for _ in range(repeats)]
+        assert all(one["entries"] == blocks and not one["adopted"] for one in opened)
+        for path in directory.glob(f"{CATALOG}*"):
+            path.unlink()
+        rebuilt = in_a_process(directory)
+        assert rebuilt["adopted"] == blocks
+        return {
+            "blocks": blocks,
+            "best_s": min(one["open_s"] for one in opened),
+            "worst_s": max(one["open_s"] for one in opened),
+            "peak_bytes": opened[0]["peak_bytes"],
+            "rebuilt_s": rebuilt["open_s"],
+        }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--sizes", default="1000,10000,100000")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--open", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.open is not None:
+        print(json.dumps(open_once(options.open)))
+        return
+    stores = []
+    for size in options.sizes.split(","):
+        stores.append(measure(int(size), options.repeats))
+        print(json.dumps(stores[-1]), flush=True)
+    print(write_results("open_store", {"block_tokens": BLOCK_TOKENS, "stores": stores}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""How fast does state come back from the SSD, against plainly reading the same files?
+
+    python bench/ssd_restore.py [--tokens 1024,4096,16384,30720] [--directory DIR]
+
+State as large as that of SmolLM2-135M (30 layers, keys and values of 3 heads of 64 halves: 23,040 bytes
+a token) in blocks of 256 tokens. Before every run the files are dropped from the page cache
+(posix_fadvise DONTNEED). Compared, in turns: a loop that reads each file into one buffer and does nothing
+with it, in the order of the prompt; and a fetch, which reads, checks every byte against its checksum, and
+stores the rows in the RAM tier. `share` is the fetch's throughput over the plain read's. `warm_share` is
+the same with the files left in the page cache, where no medium hides the work of checking and copying.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from headstart.prefix.block import Plane, RowBytes, StateLayout
+from headstart.prefix.cache import PrefixCache
+from headstart.prefix.keys import token_bytes
+from headstart.prefix.plan import PromptHints
+from headstart.prefix.ssd_tier import SsdSettings, SsdTier
+from headstart.prefix.tokens import TokenRun
+from machine import write_results
+
+BLOCK_TOKENS = 256
+LAYERS, ROW_BYTES = 30, 384
+LAYOUT = StateLayout(
+    tuple(Plane(f"{kind}{layer}", ROW_BYTES) for layer in range(LAYERS) for kind in "kv"),
+    checkpoint_bytes=0,
+    context_tokens=1 << 20,
+    vocab_size=49152,
+)
+NAMESPACE = b"n" * 48
+
+
+def opened(directory: Path) -> tuple[SsdTier, PrefixCache]:
+    tier = SsdTier(SsdSettings(directory, 1 << 40, reserve_bytes=0), LAYOUT, BLOCK_TOKENS)
+    return tier, PrefixCache(LAYOUT, ram_bytes=8 << 30, block_tokens=BLOCK_TOKENS, ssd=tier)
+
+
+def fill(directory: Path, prompt: TokenRun) -> list[Path]:
+    """Stores random state for `prompt`; answers its files in order."""
+    rng = np.random.default_rng(1)
+    tier, cache = opened(directory)
+    recorder = cache.recorder(NAMESPACE, prompt[:0])
+    for at in range(0, len(prompt), BLOCK_TOKENS):
+        planes = (rng.integers(0, 256, (BLOCK_TOKENS, ROW_BYTES), np.uint8) for _ in LAYOUT.planes)
+        recorder.record(prompt[at : at + BLOCK_TOKENS], RowBytes(tuple(planes)), canonical=False)
+        tier.poll()
+    recorder.close()
+    assert tier.flush(timeout_s=600) == 0
+    blocks = tier.match(NAMESPACE, token_bytes(prompt)).blocks
+    assert len(blocks) == len(prompt) // BLOCK_TOKENS
+    paths = [tier.files.path(NAMESPACE, node.key) for node in blocks]
+    tier.close()
+    return paths
+
+
+def forget(paths: list[Path]) -> None:
+    """Drops the files from the page cache."""
+    for path in paths:
+        file = os.open(path, os.O_RDONLY)
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+        os.close(file)
+
+
+def plain_read(paths: list[Path]) -> float:
+    """Seconds for reading all files, one after another, into one buffer."""
+    buffer = bytearray(max(path.stat().st_size for path in paths))
+    started_s = time.perf_counter()
+    for path in paths:
+        with path.open("rb", buffering=0) as file:
+            while file.readinto(buffer):
+                pass
+    return time.perf_counter() - started_s
+
+
+def restore(directory: Path, prompt: TokenRun) -> float:
+    """Seconds from the plan to the last row in the RAM tier. The store is opened before."""
+    tier, cache = opened(directory)
+    longer = np.append(prompt, np.int32(0))
+    woken = threading.Event()
+    started_s = time.perf_counter()
+    fetch = cache.fetch(cache.plan(NAMESPACE, longer, [], PromptHints()), woken.set)
+    assert fetch is not None
+    while not fetch.advance():
+        woken.wait()
+        woken.clear()
+    elapsed_s = time.perf_counter() - started_s
+    assert fetch.tokens == len(prompt) and fetch.reason is None
+    fetch.close()
+    tier.close()
+    return elapsed_s
+
+
+def measure(base: Path, tokens: int, repeats: int) -> dict[str, Any]:
+    prompt = np.random.default_rng(tokens).integers(1, 49152, tokens).astype(np.int32)
+    directory = base / str(tokens)
+    paths = fill(directory, prompt)
+    os.sync()
+    nbytes = sum(path.stat().st_size for path in paths)
+    result: dict[str, Any] = {"tokens": tokens, "bytes": nbytes}
+    for kind in ("cold", "warm"):
+        before: Callable[[list[Path]], None] = forget if kind == "cold" else lambda _: None
+        plain, fetched = [], []
+        for _ in range(repeats):
+            before(paths)
+            plain.append(plain_read(paths))
+            before(paths)
+            fetched.append(restore(directory, prompt))
+        plain_s, fetched_s = statistics.median(plain), statistics.median(fetched)
+        result[kind] = {
+            "read_mb_per_s": round(nbytes / plain_s / 1e6),
+            "restore_mb_per_s": round(nbytes / fetched_s / 1e6),
+            "share": round(plain_s / fetched_s, 3),
+            "restore_s": round(fetched_s, 4),
+            "restore_s_all": [round(one, 4) for one in fetched],
+            "read_s_all": [round(one, 4) for one in plain],
+        }
+    shutil.rmtree(directory)
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--tokens", default="1024,4096,16384,30720")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--directory", type=Path, help="where the store is made (default: temporary files)")
+    options = parser.parse_args()
+    runs = []
+    with tempfile.TemporaryDirectory(prefix="headstart-restore-", dir=options.directory) as base:
+        for tokens in options.tokens.split(","):
+            runs.append(measure(Path(base), int(tokens), options.repeats))
+            print(json.dumps(runs[-1]), flush=True)
+    print(write_results("ssd_restore", {"row_bytes": LAYOUT.row_bytes, "runs": runs}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,176 @@
+"""The list of what an SSD store holds, in SQLite. A cache of the files: lost or damaged, it is made
+anew from them.
+
+One row an entry. The last use and the number of uses are known only here; a rebuilt catalog has the
+files' times instead. Journal mode is WAL, so a killed process leaves a catalog that opens.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from headstart.prefix.blockfile import EntryKind, Head
+
+SCHEMA_VERSION = 1
+_CHECKPOINT_PAGES = 256
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS namespaces (id INTEGER PRIMARY KEY, name BLOB NOT NULL UNIQUE);
+CREATE TABLE IF NOT EXISTS entries (
+    key BLOB PRIMARY KEY,
+    namespace INTEGER NOT NULL,
+    kind INTEGER NOT NULL,
+    parent BLOB NOT NULL,
+    level INTEGER NOT NULL,
+    tokens BLOB NOT NULL,
+    canonical INTEGER NOT NULL,
+    stop TEXT NOT NULL,
+    nbytes INTEGER NOT NULL,
+    hits INTEGER NOT NULL,
+    used_s REAL NOT NULL
+) WITHOUT ROWID;
+"""
+_KINDS = (EntryKind.BLOCK, EntryKind.CHECKPOINT, EntryKind.LOGITS)
+_COLUMNS = "key, namespace, kind, parent, level, tokens, canonical, stop, nbytes, hits, used_s"
+
+
+class CatalogDamagedError(Exception):
+    """The catalog cannot be used and has to be made anew from the files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """One stored entry. `nbytes`: size of its file. `used_s`: Unix time of its last use."""
+
+    key: bytes
+    head: Head
+    nbytes: int
+    hits: int
+    used_s: float
+
+
+class Catalog:
+    """The open catalog of one store. One thread at a time; writes wait for `commit`.
+
+    `read_only` reads a copy, so that nothing is made or changed beside the catalog, SQLite's own
+    files included. Raises CatalogDamagedError where the file is not a catalog of this version or is
+    damaged.
+    """
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        self._namespaces: dict[bytes, int] = {}
+        self._copy: tempfile.TemporaryDirectory[str] | None = None
+        try:
+            if read_only:
+                self._copy = tempfile.TemporaryDirectory(prefix="headstart-catalog-")
+                path = _copied(path, Path(self._copy.name))
+            else:
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+                path.chmod(0o600)
+            self._db = sqlite3.connect(path, check_same_thread=False)
+        except (sqlite3.Error, OSError) as error:
+            self._drop_copy()
+            raise CatalogDamagedError(str(error)) from error
+        try:
+            self._prepare()
+            self._check_version()
+            for number, name in self._db.execute("SELECT id, name FROM namespaces"):
+                self._namespaces[name] = number
+        except (sqlite3.Error, CatalogDamagedError) as error:
+            self._db.close()
+            self._drop_copy()
+            raise CatalogDamagedError(str(error)) from error
+
+    def _prepare(self) -> None:
+        self._db.execute("PRAGMA journal_mode=WAL")
+        self._db.execute("PRAGMA synchronous=NORMAL")
+        self._db.execute(f"PRAGMA wal_autocheckpoint={_CHECKPOINT_PAGES}")
+        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        (tables,) = self._db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if not version and not tables:
+            self._db.executescript(_SCHEMA)
+            self._db.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+            self._db.commit()
+
+    def _check_version(self) -> None:
+        (version,) = self._db.execute("PRAGMA user_version").fetchone()
+        if version != SCHEMA_VERSION:
+            raise CatalogDamagedError(f"catalog version {version}, this version reads {SCHEMA_VERSION}")
+
+    def listed(self) -> Iterator[Listed]:
+        """Every entry, parents before children. Raises CatalogDamagedError."""
+        names = {number: name for name, number in self._namespaces.items()}
+        try:
+            rows = self._db.execute(f"SELECT {_COLUMNS} FROM entries ORDER BY level, kind")
+            for key, space, kind, parent, level, tokens, canonical, stop, nbytes, hits, used_s in rows:
+                head = Head(_KINDS[kind], names[space], parent, tokens, level, bool(canonical), stop)
+                yield Listed(key, head, nbytes, int(hits), float(used_s))
+        except (sqlite3.Error, KeyError, IndexError, TypeError, ValueError) as error:
+            raise CatalogDamagedError(str(error)) from error
+
+    def put(self, entries: Iterable[Listed]) -> None:
+        """Adds or replaces rows."""
+        self._db.executemany(
+            f"INSERT OR REPLACE INTO entries ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?)",
+            (self._row(entry) for entry in entries),
+        )
+
+    def _row(self, entry: Listed) -> tuple[object, ...]:
+        head = entry.head
+        space = self._namespaces.get(head.namespace)
+        if space is None:
+            cursor = self._db.execute("INSERT INTO namespaces (name) VALUES (?)", (head.namespace,))
+            assert cursor.lastrowid is not None
+            space = self._namespaces[head.namespace] = cursor.lastrowid
+        return (
+            entry.key,
+            space,
+            _KINDS.index(head.kind),
+            head.parent,
+            head.level,
+            head.tokens,
+            int(head.canonical),
+            head.stop,
+            entry.nbytes,
+            entry.hits,
+            entry.used_s,
+        )
+
+    def remove(self, keys: Iterable[bytes]) -> None:
+        self._db.executemany("DELETE FROM entries WHERE key=?", ((key,) for key in keys))
+
+    def touch(self, uses: Iterable[tuple[bytes, int, float]]) -> None:
+        """Notes uses: (key, hits, used_s)."""
+        self._db.executemany(
+            "UPDATE entries SET hits=?, used_s=? WHERE key=?",
+            ((hits, used_s, key) for key, hits, used_s in uses),
+        )
+
+    def commit(self) -> None:
+        self._db.commit()
+
+    def close(self) -> None:
+        """Commits and lets go, even where committing fails. Raises sqlite3.Error then."""
+        try:
+            self._db.commit()
+        finally:
+            self._db.close()
+            self._drop_copy()
+
+    def _drop_copy(self) -> None:
+        if self._copy is not None:
+            self._copy.cleanup()
+
+
+def _copied(path: Path, folder: Path) -> Path:
+    """A copy of the catalog at `path` and of its log. One that was torn by a process that wrote
+    meanwhile shows as damaged, or has rows that the files do not bear out."""
+    for name in (path.name, path.name + "-wal"):
+        if path.with_name(name).exists():
+            shutil.copyfile(path.with_name(name), folder / name)
+    return folder / path.name

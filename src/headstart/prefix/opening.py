@@ -1,0 +1,175 @@
+"""Opening a store: what the catalog says is set against the files that are there.
+
+A row counts where its file is there with the size it says, and where its key is the digest of its
+parent and tokens: so a damaged row can never hand out the state of other tokens. A file without
+such a row is read for its head and adopted. What hangs on nothing goes. A file of another format
+version is left alone: a newer headstart may own it.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from headstart.errors import ConfigError
+from headstart.prefix.catalog import Catalog, CatalogDamagedError, Listed
+from headstart.prefix.report import Reason
+from headstart.prefix.shelf import Shelf
+from headstart.prefix.ssd import CATALOG, FoundFile, SsdFiles, StoreFileError
+
+log = logging.getLogger(__name__)
+
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how many are done, and how many there are."""
+
+
+@dataclass(frozen=True)
+class OpenReport:
+    """What opening a store found: entries in use, catalog rows whose file was gone or another,
+    files the catalog did not know, files that could not be used (damaged ones were removed),
+    temporary files removed; entries removed because what they hang on is not there; files of
+    another format version, left where they are, and their size."""
+
+    entries: int
+    missing: int
+    adopted: int
+    unusable: int
+    temporary: int
+    rebuilt: bool
+    open_s: float
+    stray: int = 0
+    other_version: int = 0
+    other_version_bytes: int = 0
+
+
+@dataclass
+class _Read:
+    """What reading files without a row has found."""
+
+    listed: list[Listed] = field(default_factory=list)
+    unusable: int = 0
+    other_version: int = 0
+    other_version_bytes: int = 0
+
+
+def open_store(files: SsdFiles, shelf: Shelf, progress: Progress) -> tuple[OpenReport, Catalog | None]:
+    """Fills `shelf` with what the store holds; answers the catalog, in step with it, unless the store
+    is read only: then nothing in it is changed. Raises ConfigError where it cannot be opened."""
+    try:
+        return _open(files, shelf, progress)
+    except (OSError, sqlite3.Error, CatalogDamagedError) as error:
+        raise ConfigError(
+            f"the cache directory {files.directory} cannot be used: {error}; give another with "
+            "--ssd-cache-dir, or turn the SSD cache off with --ssd-cache 0"
+        ) from error
+
+
+def _open(files: SsdFiles, shelf: Shelf, progress: Progress) -> tuple[OpenReport, Catalog | None]:
+    scan = files.scan()
+    for path in () if files.read_only else scan.temporary:
+        _discard(files, path)
+    catalog, rows, damaged = _rows(files)
+    found = {file.key: file for file in scan.entries}
+    known = {row.key: row for row in rows if _sound(row, found.get(row.key))}
+    gone = [row.key for row in rows if row.key not in known]
+    new = [file for key, file in found.items() if key not in known]
+    read = _read_heads(files, new, progress)
+    stray = shelf.load([*known.values(), *read.listed])
+    adopted = [listed for listed in read.listed if listed.key in shelf]
+    if catalog is not None:
+        for listed in stray:
+            _discard(files, files.path(listed.head.namespace, listed.key))
+        catalog.remove([*gone, *(listed.key for listed in stray)])
+        catalog.put(adopted)
+        catalog.commit()
+    if stray:
+        log.warning("%d entries of the SSD cache were dropped: what they follow is not there.", len(stray))
+    report = OpenReport(
+        entries=len(shelf),
+        missing=len(gone),
+        adopted=len(adopted),
+        unusable=read.unusable,
+        temporary=0 if files.read_only else len(scan.temporary),
+        rebuilt=damaged or (bool(found) and not rows),
+        open_s=0.0,
+        stray=len(stray),
+        other_version=read.other_version,
+        other_version_bytes=read.other_version_bytes,
+    )
+    return report, catalog
+
+
+def _rows(files: SsdFiles) -> tuple[Catalog | None, list[Listed], bool]:
+    """The catalog, its rows, and whether it was damaged; a damaged one is replaced by an empty one."""
+    path = files.directory / CATALOG
+    if files.read_only and not path.exists():
+        return None, [], False
+    try:
+        catalog = Catalog(path, read_only=files.read_only)
+        try:
+            rows = list(catalog.listed())
+        except CatalogDamagedError:
+            catalog.close()
+            raise
+    except (CatalogDamagedError, sqlite3.Error) as error:
+        log.warning("The catalog of the SSD cache is made anew from its files: %s", error)
+        if files.read_only:
+            return None, [], True
+        for name in (path.name, path.name + "-wal", path.name + "-shm"):
+            files.clear_path(path.with_name(name))
+        return Catalog(path), [], True
+    if files.read_only:
+        catalog.close()
+        return None, rows, False
+    return catalog, rows, False
+
+
+def _sound(row: Listed, file: FoundFile | None) -> bool:
+    """Whether a row says what its file can bear out, and its key is that of its tokens."""
+    if file is None or file.namespace != row.head.namespace or file.nbytes != row.nbytes:
+        return False
+    try:
+        return row.head.key == row.key
+    except TypeError:
+        return False
+
+
+def _read_heads(files: SsdFiles, new: Iterable[FoundFile], progress: Progress) -> _Read:
+    """What the files are that no row tells of. Damaged ones are removed, unless read only."""
+    read = _Read()
+    found = list(new)
+    for count, file in enumerate(found):
+        if count % 256 == 0 and len(found) > 256:
+            progress("reading cache files", count, len(found))
+        try:
+            head, size = files.head_of(file)
+        except FileNotFoundError:
+            continue
+        except StoreFileError as error:
+            if error.reason is Reason.UNREADABLE_VERSION:
+                read.other_version += 1
+                read.other_version_bytes += file.nbytes
+                continue
+            read.unusable += 1
+            log.warning("A file of the SSD cache cannot be used: %s", error)
+            if error.reason is Reason.CORRUPT and not files.read_only:
+                _discard(files, file.path)
+        else:
+            read.listed.append(Listed(file.key, head, size, 0, file.modified_s))
+    if read.other_version:
+        log.warning(
+            "%d files of the SSD cache are of another format version and were left alone; "
+            "`headstart cache gc` or removing the directory frees their room.",
+            read.other_version,
+        )
+    return read
+
+
+def _discard(files: SsdFiles, path: Path) -> None:
+    try:
+        files.clear_path(path)
+    except OSError as error:
+        log.warning("%s cannot be removed: %s", path, error.strerror)

@@ -1,0 +1,23 @@
+"""The limits a scheduler works by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+IDLE_S = 30.0
+"""After so long without work the ends of sequences are saved too. Sooner, a conversation that goes
+on would have them written again and again."""
+
+
+@dataclass(frozen=True)
+class SchedulerSettings:
+    """Limits of one scheduler. `ram_cache_bytes` 0 keeps live sequences as the only tier."""
+
+    max_concurrent_requests: int = 4
+    queue_limit: int = 64
+    prefill_chunk_tokens: int = 512
+    cache_enabled: bool = True
+    ram_cache_bytes: int = 4 << 30
+    block_tokens: int = 256
+    checkpoint_interval_tokens: int = 2048
+    reproducible: bool = False
