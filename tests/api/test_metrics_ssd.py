@@ -50,7 +50,7 @@ def test_writing_and_reading_are_counted_without_another_request(tmp_path: Path)
         files = [path.stat().st_size for path in tmp_path.rglob("*.safetensors")]
         assert server.metric("headstart_ssd_entries") == len(files)
         assert server.metric("headstart_ssd_bytes") >= sum(files)
-        assert server.metric("headstart_ssd_written_bytes_total") == sum(files)
+        assert server.metric("headstart_ssd_written_bytes_total") >= sum(files)  # replaced tails too
         assert server.metric("headstart_ssd_limit_bytes") == 1 << 30
         assert server.metric("headstart_ssd_read_bytes_total") == 0
     with Store(tmp_path) as server:
