@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headstart.api.usage import account, llama_timings, openai_usage
@@ -42,6 +42,7 @@ def test_several_replies_count_their_prompt_once_and_what_was_there_before() -> 
     assert (cost.prompt_tokens, cost.cached_tokens, cost.completion_tokens) == (130, 10, 14)
 
 
+@example(replies=[(1, 0, 2, 0.0, 2.2250738585e-313)])
 @given(
     st.lists(
         st.tuples(

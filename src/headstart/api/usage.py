@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -100,4 +101,6 @@ def llama_timings(cost: Accounting) -> dict[str, Any]:
 
 
 def _rate(amount: float, per: float) -> float:
-    return amount / per if amount > 0 and per > 0 else 0.0
+    """`amount / per`; 0 where there is nothing to divide, or a clock too coarse to have seen it."""
+    rate = amount / per if amount > 0 and per > 0 else 0.0
+    return rate if math.isfinite(rate) else 0.0
