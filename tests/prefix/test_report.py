@@ -58,7 +58,7 @@ def test_without_cache_everything_is_new() -> None:
 
 
 def test_json_carries_every_number() -> None:
-    made = CacheReport(10, 8, 5, 3, 2, Tier.RAM, Reason.NO_CHECKPOINT, 100, 0.5, 0.25)
+    made = CacheReport(10, 8, 5, 3, 2, Tier.RAM, Reason.NO_CHECKPOINT, 100, 0.5, 0.25, 80, 0.125)
     assert json.loads(json.dumps(made.to_json())) == {
         "prompt_tokens": 10,
         "divergence": 8,
@@ -71,4 +71,6 @@ def test_json_carries_every_number() -> None:
         "restored_bytes": 100,
         "restore_s": 0.5,
         "plan_s": 0.25,
+        "ssd_bytes": 80,
+        "ssd_s": 0.125,
     }
