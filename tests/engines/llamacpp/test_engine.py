@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -129,3 +131,42 @@ def test_a_longer_context_than_trained_is_said(tiny_llama: Path) -> None:
 def test_options_that_cannot_be_honoured_are_refused(wrong: dict[str, int]) -> None:
     with pytest.raises(ConfigError):
         LlamaCppOptions(**wrong)  # type: ignore[arg-type]
+
+
+TEAMS = """
+import sys, threading, time
+from pathlib import Path
+import psutil
+from blake3 import blake3
+from headstart.engines.base import Step
+from headstart.engines.llamacpp.engine import load
+from headstart.engines.llamacpp.options import LlamaCppOptions
+from headstart.prefix.tokens import token_run
+
+blake3(bytes(1 << 22), max_threads=blake3.AUTO)  # the digest's own threads, which sleep
+threads = psutil.Process().num_threads
+before = threads()
+engine = load(Path(sys.argv[1]), LlamaCppOptions(ctx_size=256, max_sequences=1, threads=2))
+deadline_s = time.monotonic() + 2
+while threads() > before and time.monotonic() < deadline_s:
+    time.sleep(0.01)  # threads that were told to end are still counted for a moment
+after_load = threads()
+found = []
+def compute():
+    engine.forward([Step(engine.open(), token_run([1] * 32), wants_logits=True)])
+    found.append(threads())
+worker = threading.Thread(target=compute)
+worker.start()
+worker.join()
+print(after_load - before, found[0] - before)
+"""
+
+
+def test_loading_leaves_no_threads_that_compete_with_the_engine_thread(tiny_llama: Path) -> None:
+    """More OpenMP threads than processors sleep at every barrier: decoding was a third slower."""
+    command = [sys.executable, "-c", TEAMS, str(tiny_llama)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    after_load, computing = map(int, done.stdout.split())
+    assert after_load == 0
+    assert computing <= 2, "the thread that computes and its one helper"

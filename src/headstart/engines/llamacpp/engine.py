@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -87,8 +88,18 @@ def load(
 
     `progress` gets bytes read and bytes in all while the weights' digest is taken.
     Raises ModelError or ConfigError, with the reason, where it cannot be run.
+
+    The work is done in a thread that ends with it. A thread that computes keeps an OpenMP team while
+    it lives; two teams are more threads than processors, and libgomp then puts threads to sleep at
+    every barrier: 170 sleeps a token, a third of the decoding speed (measured on two cores).
     """
-    options = options or LlamaCppOptions()
+    with ThreadPoolExecutor(1, "headstart-load") as thread:
+        return thread.submit(_load, path, options or LlamaCppOptions(), progress).result()
+
+
+def _load(
+    path: str | Path, options: LlamaCppOptions, progress: Callable[[int, int], None] | None
+) -> LlamaCppEngine:
     files = resolve(str(path))
     bytes_available = memory.available_bytes()
     with ExitStack() as undo:
