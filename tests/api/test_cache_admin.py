@@ -9,16 +9,21 @@ import pytest
 
 from headstart.engines.toy import ToyEngine
 from headstart.prefix.keys import namespace_key
-from tests.cli.served_store import running
+from tests.cli.served_store import BLOCK_TOKENS, running
 
 PROMPT = "once upon a time there was a fox " * 4
+
+
+def own_namespace() -> bytes:
+    parts = ToyEngine(context_tokens=2048).facts.parts
+    return namespace_key({**parts, "block_tokens": str(BLOCK_TOKENS)}, "")
 
 
 def test_what_is_stored_is_counted_by_tier(tmp_path: Path) -> None:
     with running(tmp_path, model_name="mine") as url:
         empty = httpx.get(f"{url}/v1/headstart/cache").json()
         assert empty["model"] == "mine"
-        assert empty["namespace"] == namespace_key(ToyEngine(context_tokens=2048).facts.parts, "").hex()
+        assert empty["namespace"] == own_namespace().hex()
         httpx.post(f"{url}/v1/completions", json={"prompt": PROMPT, "max_tokens": 2})
         httpx.post(f"{url}/v1/completions", json={"prompt": PROMPT, "max_tokens": 2})
         found = httpx.get(f"{url}/v1/headstart/cache").json()

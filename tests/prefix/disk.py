@@ -31,6 +31,7 @@ class Disk:
         budget_bytes: int = PLENTY_ON_DISK,
         ram_bytes: int = PLENTY,
         block_tokens: int = BLOCK,
+        canonical_grid: int = 0,
         faults: FileFaults | None = None,
         **settings: object,
     ) -> None:
@@ -44,7 +45,12 @@ class Disk:
             files=SsdFiles(directory, read_only=read_only, faults=faults),
         )
         self.cache = PrefixCache(
-            layout, ram_bytes=ram_bytes, block_tokens=block_tokens, checkpoint_interval=0, ssd=self.tier
+            layout,
+            ram_bytes=ram_bytes,
+            block_tokens=block_tokens,
+            checkpoint_interval=0,
+            canonical_grid=canonical_grid,
+            ssd=self.tier,
         )
 
     def __enter__(self) -> Disk:

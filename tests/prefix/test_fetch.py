@@ -12,7 +12,9 @@ import pytest
 from headstart.prefix.cache import Restored
 from headstart.prefix.faults import FileFaults, Step
 from headstart.prefix.fetch import AHEAD, Fetch
+from headstart.prefix.keys import token_bytes
 from headstart.prefix.report import Reason
+from headstart.prefix.ssd import StoreFileError
 from headstart.prefix.tokens import TokenRun
 from headstart.prefix.tree import Mark
 from tests.prefix.disk import Disk, path_of
@@ -102,10 +104,30 @@ def test_what_lies_before_a_failure_is_kept(fault: str, block: int, tmp_path: Pa
         assert fetch.tokens == 4 * block
         fetch.close()
         faults.heal()
-        assert disk.restored(counting(0, 18)) == 4 * block
+        assert disk.restored(counting(0, 18)) == (18 if fault == "io" else 4 * block)
         disk.put(counting(0, 18), logits=True)
     with Disk(tmp_path) as disk:
         assert disk.restored(counting(0, 18)) == 18
+
+
+@pytest.mark.parametrize("well_between", [False, True])
+def test_a_read_error_may_pass_once(tmp_path: Path, well_between: bool) -> None:
+    """One that comes again takes the entry with it, or every request would run into it."""
+    stored(tmp_path, counting(0, 18), logits=True)
+    error = StoreFileError(Reason.IO_ERROR, "injected", passing=True)
+    with Disk(tmp_path) as disk:
+        tier, prompt = disk.tier, token_bytes(counting(0, 18))
+        path = path_of(disk, counting(0, 18), 2)
+        block = tier.match(MY, prompt).blocks[2]
+        tier.lose(block, error)
+        assert tier.match(MY, prompt).length == 18
+        if well_between:
+            tier.used([block])
+        tier.lose(block, error)
+        disk.flush()
+        left = tier.match(MY, prompt).length, path.exists()
+        assert left == ((18, True) if well_between else (8, False))
+        assert tier.counts.read_failures == 2
 
 
 def fail_for(read: Path, path: Path) -> None:

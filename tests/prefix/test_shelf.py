@@ -23,12 +23,14 @@ SIZE = 100
 COUNTED = disk_bytes(SIZE, BLOCK * 4)
 
 
-def chain(tokens: TokenRun, *, used_s: float = 1.0, namespace: bytes = MY) -> list[Listed]:
+def chain(
+    tokens: TokenRun, *, used_s: float = 1.0, namespace: bytes = MY, block_tokens: int = BLOCK
+) -> list[Listed]:
     """The blocks of `tokens`, parents first."""
     rows: list[Listed] = []
     parent = namespace
-    for at in range(0, len(tokens), BLOCK):
-        data = bytes(token_bytes(tokens[at : at + BLOCK]))
+    for at in range(0, len(tokens), block_tokens):
+        data = bytes(token_bytes(tokens[at : at + block_tokens]))
         head = Head(EntryKind.BLOCK, namespace, parent, data, len(rows) + 1)
         rows.append(Listed(head.key, head, SIZE, 0, used_s))
         parent = head.key
@@ -107,15 +109,24 @@ def test_a_shorter_block_gives_way_to_a_longer_one_whatever_comes_first() -> Non
         check(shelf)
 
 
-def test_blocks_of_another_size_are_stray_with_all_that_follows() -> None:
+@pytest.mark.parametrize("block_tokens", [0, 2, 8])
+def test_a_namespace_of_another_block_size_counts_and_is_not_matched(block_tokens: int) -> None:
     rows = chain(counting(0, 16))
-    shelf = Shelf(2)
-    assert {one.key for one in shelf.load(rows)} == {one.key for one in rows}
-    shelf = Shelf(8)
-    assert {one.key for one in shelf.load(rows)} == {one.key for one in rows[1:]}
-    assert length(shelf, counting(0, 16)) == 4
-    shelf = Shelf(0)
-    assert shelf.load(rows) == []
+    shelf = Shelf(block_tokens)
+    assert shelf.load([*rows, mark(rows[0].key, run(4, 5))]) == []
+    assert (shelf.blocks, shelf.marks) == (4, 1)
+    if block_tokens:
+        assert length(shelf, counting(0, 16)) == 0
+    assert len(list(shelf.evict_to(0))) == 5
+    assert shelf.used_bytes == 0
+
+
+def test_one_namespace_of_another_block_size_leaves_the_others_be() -> None:
+    mine, other = chain(counting(0, 16)), chain(counting(0, 18), namespace=b"other", block_tokens=3)
+    shelf = Shelf(BLOCK)
+    assert shelf.load([*other, *mine]) == []
+    assert length(shelf, counting(0, 16)) == 16
+    assert shelf.match(b"other", token_bytes(counting(0, 18))).length == 0
 
 
 def test_a_reason_for_a_checkpoint_that_is_not_known() -> None:

@@ -31,6 +31,7 @@ from headstart.prefix.stops import StopKind
 from headstart.prefix.verify import verify
 from tests.prefix.disk import Disk, assert_clean, entry_files, listing, path_of, used_on_disk
 from tests.prefix.fake import (
+    BLOCK,
     DENSE,
     LAYOUTS,
     MY,
@@ -39,6 +40,7 @@ from tests.prefix.fake import (
     counting,
     glue,
     longest_stored,
+    rows_of,
     run,
     store,
 )
@@ -206,6 +208,20 @@ def test_canonical_rows_are_known_by_their_file_alone(tmp_path: Path) -> None:
         assert disk.restored(counting(0, 9)) == 0
 
 
+def test_canonical_rows_alone_are_saved_where_no_others_are_used(tmp_path: Path) -> None:
+    """Those that replace others in RAM are saved at once, not only at an orderly end."""
+    with Disk(tmp_path, canonical_grid=BLOCK) as disk:
+        disk.put(counting(0, 9))
+        assert len(disk.tier.shelf) == 0
+        recorder = disk.cache.recorder(MY, counting(0, 0))
+        recorder.record(counting(0, 9), rows_of(DENSE, MY, counting(0, 9), 0, 9), canonical=True)
+        assert disk.flush() == 0
+        assert [path_of(disk, counting(0, 9), block).exists() for block in range(2)] == [True, True]
+        recorder.close()
+    with Disk(tmp_path, canonical_grid=BLOCK) as disk:
+        assert disk.restored(counting(0, 9)) == 8
+
+
 def test_a_rebuild_tells_how_far_it_is(tmp_path: Path) -> None:
     with Disk(tmp_path) as disk:
         for number in range(300):
@@ -262,14 +278,28 @@ def test_damaged_files_without_a_row_are_removed_and_those_of_another_version_st
 
 
 def test_another_block_size_is_a_clean_miss(tmp_path: Path) -> None:
-    with Disk(tmp_path) as disk:
-        disk.put(counting(0, 18))
+    """The block size is part of the namespace: both are kept, and each is found when switched back."""
+    for block_tokens in (4, 8, 16):
+        with Disk(tmp_path, block_tokens=block_tokens) as disk:
+            disk.put(counting(0, 18), namespace=b"blocks of %d" % block_tokens, logits=True)
+    for block_tokens in (8, 16, 4):
+        with Disk(tmp_path, block_tokens=block_tokens) as disk:
+            assert disk.tier.opened.stray == 0
+            assert disk.restored(counting(0, 19), b"blocks of %d" % block_tokens) == 18
+    assert_clean(tmp_path)
+
+
+def test_blocks_of_another_size_in_a_namespace_are_not_walked(tmp_path: Path) -> None:
+    """They count and can be evicted, but a prompt is never compared with them at wrong offsets."""
     with Disk(tmp_path, block_tokens=8) as disk:
-        assert disk.restored(counting(0, 18)) == 4
         disk.put(counting(0, 18))
-        disk.flush()
-    with Disk(tmp_path, block_tokens=8) as disk:
-        assert disk.restored(counting(0, 19)) == 18
+        used = disk.tier.shelf.used_bytes
+    for block_tokens in (4, 16):
+        with Disk(tmp_path, block_tokens=block_tokens) as disk:
+            assert disk.restored(counting(0, 18)) == 0
+            assert disk.tier.shelf.used_bytes == used
+    with Disk(tmp_path, block_tokens=4, budget_bytes=used // 2) as disk:
+        assert 0 < disk.tier.shelf.used_bytes <= used // 2
     assert_clean(tmp_path)
 
 

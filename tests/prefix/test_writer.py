@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -28,7 +29,7 @@ SIZE = 1000
 def save(number: int, nbytes: int = SIZE) -> Save:
     head = block_head(run(number))
     rows = np.full((1, nbytes), number % 251, np.uint8)
-    return Save(number, f"source {number}", head, {"plane.k": rows}, nbytes)
+    return Save(number, f"source {number}", head, {"plane.k": rows}, nbytes, hits=0, used_s=1.0 + number)
 
 
 class Made:
@@ -57,6 +58,15 @@ def made(tmp_path: Path) -> Iterator[Made]:
     yield made
     made.writer.close()
     made.files.close()
+
+
+def test_the_catalog_has_the_uses_an_entry_came_with(made: Made, tmp_path: Path) -> None:
+    """The order of use is that of the index, not that of the writes."""
+    made.writer.offer(replace(save(1), hits=3, used_s=17.0))
+    assert made.writer.flush(timeout_s=10)
+    rows = Catalog(tmp_path / CATALOG, read_only=True)
+    assert [(row.hits, row.used_s) for row in rows.listed()] == [(3, 17.0)]
+    rows.close()
 
 
 def heads(*numbers: int) -> set[bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ from headstart.prefix.tokens import token_run
 from headstart.serving.scheduler import Scheduler
 from tests.serving.harness import SETTINGS, CountingToy, Server, cold_reply, prompt_of
 
+DENSE: tuple[LayerKind, ...] = ("full", "full")
 KINDS = pytest.mark.parametrize(
     "layers",
     [("full", "full"), ("full", "window"), ("full", "recurrent"), ("full", "window", "recurrent")],
@@ -25,14 +27,13 @@ KINDS = pytest.mark.parametrize(
 class Restarted(Server):
     """A server over a store in `directory`; leaving it saves everything, as an orderly stop does."""
 
-    def __init__(self, engine: CountingToy, directory: Path, **settings: object) -> None:
+    def __init__(self, engine: CountingToy, directory: Path, **changes: object) -> None:
         self.engine = engine
+        settings = replace(SETTINGS, **changes)  # type: ignore[arg-type]
         self.tier = SsdTier(
-            SsdSettings(directory, 1 << 30, reserve_bytes=0, **settings),  # type: ignore[arg-type]
-            engine.layout,
-            SETTINGS.block_tokens,
+            SsdSettings(directory, 1 << 30, reserve_bytes=0), engine.layout, settings.block_tokens
         )
-        self.scheduler = Scheduler(engine, SETTINGS, ssd=self.tier)
+        self.scheduler = Scheduler(engine, settings, ssd=self.tier)
 
     def __exit__(self, *_: object) -> None:
         self.scheduler.stop()
@@ -86,6 +87,33 @@ def test_an_edit_inside_a_block_after_a_restart_has_gap_0(tmp_path: Path) -> Non
             reply, done = server.ask(changed, 3)
             assert (done.report.restored, done.report.divergence) == (at, at)
             assert reply.tokens == cold_reply(CountingToy(("full", "window")), changed, 3)
+
+
+def test_reproducible_saves_the_canonical_rows_that_replace_decoded_ones(tmp_path: Path) -> None:
+    prompt = prompt_of(100)
+    with Restarted(CountingToy(DENSE), tmp_path, reproducible=True) as server:
+        reply, _ = server.ask(prompt, 60)
+    longer = np.concatenate([prompt, token_run(reply.tokens), prompt_of(7, seed=3)])
+    for restored in (96, 160):
+        with Restarted(CountingToy(DENSE), tmp_path, reproducible=True) as server:
+            reply, done = server.ask(longer, 4)
+            assert (done.report.restored, done.report.tier) == (restored, Tier.SSD)
+            assert reply.tokens == cold_reply(CountingToy(DENSE), longer, 4)
+
+
+def test_other_blocks_and_another_grid_are_another_namespace_and_both_stay(tmp_path: Path) -> None:
+    ways: list[dict[str, object]] = [
+        {},
+        {"block_tokens": 8},
+        {"reproducible": True},
+        {"reproducible": True, "prefill_chunk_tokens": 16},
+    ]
+    prompt = prompt_of(100)
+    for expected in (0, 96):
+        for changes in ways:
+            with Restarted(CountingToy(DENSE), tmp_path, **changes) as server:
+                _, done = server.ask(prompt, 2)
+                assert min(done.report.restored, 96) == expected, changes
 
 
 def flip(offset: Callable[[int], int]) -> Callable[[Path], None]:

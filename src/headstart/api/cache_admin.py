@@ -18,7 +18,6 @@ from headstart.api.openai_parse import chat_work, completion_work, parse
 from headstart.api.openai_types import ChatRequest, CompletionRequest
 from headstart.errors import RequestError
 from headstart.prefix.cache import CacheStatistics
-from headstart.prefix.keys import namespace_key
 from headstart.serving.models import ServedModel
 from headstart.serving.request import GenerationRequest
 from headstart.serving.scheduler import Scheduler
@@ -36,7 +35,7 @@ def router(served: ServedModel, scheduler: Scheduler) -> APIRouter:
         return JSONResponse(
             {
                 "model": served.name,
-                "namespace": _namespace(served, _tenant(http)).hex(),
+                "namespace": scheduler.namespace(_tenant(http)).hex(),
                 **tiers_json(scheduler.snapshot().cache),
             }
         )
@@ -50,7 +49,7 @@ def router(served: ServedModel, scheduler: Scheduler) -> APIRouter:
             found = await asyncio.wait_for(answer, PROBE_TIMEOUT_S)
         except TimeoutError:
             raise RequestError("the engine thread is busy; try again", status=503) from None
-        namespace = _namespace(served, tenant).hex()
+        namespace = scheduler.namespace(tenant).hex()
         return JSONResponse({"model": served.name, "namespace": namespace, **found.to_json()})
 
     return routes
@@ -88,10 +87,6 @@ def tiers_json(statistics: CacheStatistics | None) -> dict[str, Any]:
         return {"ram": ram, "ssd": None}
     names = ("used_bytes", "limit_bytes", "blocks", "marks", "waiting")
     return {"ram": ram, "ssd": {name: getattr(ssd, name) for name in names}}
-
-
-def _namespace(served: ServedModel, tenant: str) -> bytes:
-    return namespace_key(served.engine_facts.parts, tenant)
 
 
 def _tenant(http: Request) -> str:

@@ -126,6 +126,8 @@ class PrefixCache:
         self._remembered = remembered_evictions
         self._faults = faults
         self._ssd = ssd
+        if ssd is not None:
+            ssd.canonical_only = canonical_grid > 0
         self._recorders: weakref.WeakSet[Recorder] = weakref.WeakSet()
         self._running = _Running()
         self._held = self._empty()
@@ -201,8 +203,11 @@ class PrefixCache:
             marks += [] if logits is None else [logits]
         return Fetch(ssd, recorder, blocks, marks, wake)
 
-    def poll(self) -> None:
-        """Takes in what the SSD tier has done meanwhile. Cheap when that is nothing."""
+    def poll(self, *, idle: bool = False) -> None:
+        """Takes in what the SSD tier has done meanwhile. Cheap when that is nothing. `idle`: there has
+        been nothing to do for a while, so the ends of sequences are saved too."""
+        if idle:
+            self.save_tails()
         if self._ssd is not None:
             self._ssd.poll()
 

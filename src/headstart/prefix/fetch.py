@@ -141,7 +141,7 @@ class Fetch:
         self.reason = Reason.EVICTED if dropped else error.reason
         if not dropped:
             _log.warning("State on the SSD was not used: %s", error)
-            self._tier.lose(entry)
+            self._tier.lose(entry, error)
         self._stop()
 
     def _stop(self) -> None:

@@ -277,6 +277,8 @@ class Holdings:
         node.payload = rows
         node.canonical = canonical
         self.ram.take(self.ram.counted(node))
+        if self._saver is not None and len(node.tokens) == self.tree.block_bytes:
+            self._saver(node)
         return self.pin(node)
 
     def lose(self, node: Node) -> None:

@@ -9,7 +9,7 @@ catalog.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 
@@ -47,10 +47,13 @@ class OnDisk:
 
 class Shelf:
     """Entries on the SSD. `used_bytes`: what all of them take up on the disk, those being written
-    included as announced. `block_tokens` 0: blocks of any size are taken in, for tidying up alone."""
+    included as announced. `block_tokens` 0: blocks of any size are taken in, for tidying up alone.
+
+    A namespace of another block size is counted and evicted like any, and never matched."""
 
     def __init__(self, block_tokens: int) -> None:
         self.tree = Tree(block_tokens)
+        self._others = Tree(0)
         self.used_bytes = 0
         self.blocks = 0
         self.marks = 0
@@ -70,22 +73,31 @@ class Shelf:
             below.setdefault(listed.head.parent, []).append(listed)
             namespaces[listed.head.namespace] = None
         stray: list[Listed] = []
-        parents = [self.tree.root(name) for name in namespaces if name in below]
-        while parents:
-            parent = parents.pop()
-            parents += self._load_below(parent, below.pop(parent.key, []), stray)
+        for name in namespaces:
+            self._load_namespace(name, below, stray)
         for left in below.values():
             stray += left
         for node in self._nodes.values():
             self._offer(node)
         return stray
 
-    def _load_below(self, parent: Node, listed: list[Listed], stray: list[Listed]) -> list[Node]:
-        """Takes in what hangs on `parent`; answers the blocks among it that others may hang on."""
+    def _load_namespace(self, name: bytes, below: dict[bytes, list[Listed]], stray: list[Listed]) -> None:
+        """Takes in all of `below` that comes after the root of `name`, parents first."""
+        if name not in below:
+            return
+        ours = not self.tree.block_bytes or _of_size(name, below, self.tree.block_bytes)
+        tree = self.tree if ours else self._others
+        parents = [tree.root(name)]
+        while parents:
+            parent = parents.pop()
+            parents += self._load_below(parent, below.pop(parent.key, []), stray, tree.block_bytes)
+
+    def _load_below(self, parent: Node, listed: list[Listed], stray: list[Listed], most: int) -> list[Node]:
+        """Takes in what hangs on `parent`; answers the blocks among it that others may hang on: those
+        of `most` bytes of tokens, or all where that is 0."""
         blocks = [one for one in listed if one.head.kind is EntryKind.BLOCK]
         blocks.sort(key=_by_tokens)
         full: list[Node] = []
-        most = self.tree.block_bytes
         for at, one in enumerate(blocks):
             tokens = one.head.tokens
             longer = at + 1 < len(blocks) and blocks[at + 1].head.tokens.startswith(tokens)
@@ -284,6 +296,25 @@ def _priority(entry: Entry) -> float:
     if isinstance(entry, Mark) and entry.kind is StopKind.GRID and not entry.hits:
         return 0.0
     return entry.clock
+
+
+def _of_size(namespace: bytes, below: Mapping[bytes, list[Listed]], block_bytes: int) -> bool:
+    """Whether the blocks of a namespace can be of that size: none is longer, and none that another
+    follows is shorter."""
+    to_visit = [namespace]
+    while to_visit:
+        for one in below.get(to_visit.pop(), ()):
+            if one.head.kind is not EntryKind.BLOCK:
+                continue
+            size = len(one.head.tokens)
+            if size > block_bytes or (size < block_bytes and _blocks_follow(one.key, below)):
+                return False
+            to_visit.append(one.key)
+    return True
+
+
+def _blocks_follow(key: bytes, below: Mapping[bytes, list[Listed]]) -> bool:
+    return any(one.head.kind is EntryKind.BLOCK for one in below.get(key, ()))
 
 
 def _stop_kind(text: str) -> StopKind:

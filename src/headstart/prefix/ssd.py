@@ -56,12 +56,15 @@ _DAMAGE = {Damage.CORRUPT: Reason.CORRUPT, Damage.UNREADABLE_VERSION: Reason.UNR
 
 class StoreFileError(Exception):
     """An entry's file could not be used. `reason` goes into the report; `detail` names the file.
-    `tensor`: the one at fault, where it is one."""
+    `tensor`: the one at fault, where it is one; `passing`: trying again may go well."""
 
-    def __init__(self, reason: Reason, detail: str, tensor: str | None = None) -> None:
+    def __init__(
+        self, reason: Reason, detail: str, tensor: str | None = None, *, passing: bool = False
+    ) -> None:
         super().__init__(detail)
         self.reason = reason
         self.tensor = tensor
+        self.passing = passing
 
 
 class FoundFile(NamedTuple):
@@ -289,7 +292,9 @@ def _told(path: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise StoreFileError(_reason_of(error), f"{path} cannot be read: {error.strerror}") from error
+        reason = _reason_of(error)
+        detail = f"{path} cannot be read: {error.strerror}"
+        raise StoreFileError(reason, detail, passing=reason is Reason.IO_ERROR) from error
     except BlockFileError as error:
         raise StoreFileError(_DAMAGE[error.damage], f"{path}: {error}", error.tensor) from error
 

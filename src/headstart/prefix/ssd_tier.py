@@ -81,6 +81,9 @@ class SsdTier:
         self._most_unsaved = _SMALL
         self._made_room: OrderedDict[bytes, None] = OrderedDict()
         self._fell_with_parent: set[Entry] = set()
+        self._failed_once: set[bytes] = set()
+        self.canonical_only = False
+        """Only canonical rows are ever used, so no others are saved."""
         self._paused_until_s = 0.0
         self._limit = (-1.0 - _BUDGET_CHECK_S, settings.budget_bytes)
         opened, catalog = open_store(self.files, self.shelf, progress or (lambda *_: None))
@@ -128,7 +131,8 @@ class SsdTier:
         if isinstance(entry, Node) and entry.key in self.shelf:
             return True
         head = _head_of(entry)
-        if head is None or entry.payload is None or entry.payload is LOST:
+        unusable = entry.payload is None or entry.payload is LOST
+        if head is None or unusable or (self.canonical_only and not entry.canonical):
             return False
         if head.key in self.shelf:
             return True
@@ -140,7 +144,7 @@ class SsdTier:
             return self._later(entry)
         placed = self._place(head, file_bytes(head, tensors))
         if placed is not None:
-            writer.offer(Save(placed, entry, head, tensors, nbytes, entry.hits))
+            writer.offer(Save(placed, entry, head, tensors, nbytes, entry.hits, placed.clock))
             self._made_room.pop(head.key, None)
             for replaced in self.shelf.take_superseded():
                 writer.remove(Remove(replaced.namespace, replaced.key))
@@ -316,9 +320,16 @@ class SsdTier:
             )
         return RowBytes(planes)
 
-    def lose(self, entry: Node | Mark) -> None:
-        """The file of an entry cannot be used: it goes, and with it what needs it."""
+    def lose(self, entry: Node | Mark, error: StoreFileError) -> None:
+        """The file of an entry could not be used: it goes, and with it what needs it. An error that may
+        pass is forgiven once."""
         self.counts.read_failures += 1
+        assert isinstance(entry.payload, OnDisk)
+        key = entry.payload.key
+        if error.passing and key not in self._failed_once:
+            self._failed_once.add(key)
+            return
+        self._failed_once.discard(key)
         for gone in self.shelf.drop(entry):
             self._forget(gone)
 
@@ -353,6 +364,8 @@ class SsdTier:
     def used(self, entries: list[Entry]) -> None:
         """Counts one use of each of `entries`, in the catalog too."""
         self.shelf.touch(entries)
+        if self._failed_once:
+            self._failed_once -= {one.payload.key for one in entries if isinstance(one.payload, OnDisk)}
         if self._writer is not None:
             for entry in entries:
                 if isinstance(entry.payload, OnDisk):

@@ -29,14 +29,15 @@ _log = logging.getLogger(__name__)
 @dataclass(frozen=True, eq=False)
 class Save:
     """An entry to be written. `entry` and `source` come back with the answer; `nbytes` is what it keeps
-    in memory."""
+    in memory; `hits` and `used_s` (Unix time) are its uses so far and the last of them."""
 
     entry: Any
     source: Any
     head: Head
     tensors: Mapping[str, Array]
     nbytes: int
-    hits: int = 0
+    hits: int
+    used_s: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,7 +216,7 @@ class Writer:
             self._answers.append(Saved(job, 0, error))
             return
         self.written_bytes += size
-        row = Listed(key, job.head, size, job.hits, time.time())
+        row = Listed(key, job.head, size, job.hits, job.used_s)
         self._in_catalog(lambda: self._catalog.put([row]))
         self._files.at(Step.CATALOGUED, self._files.directory)
         self._answers.append(Saved(job, size))

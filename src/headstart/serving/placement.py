@@ -17,6 +17,7 @@ from headstart.errors import EngineError, EngineFull
 from headstart.prefix.block import Checkpoint, RowBytes
 from headstart.prefix.cache import Failed, PrefixCache, Restored
 from headstart.prefix.fetch import Fetch
+from headstart.prefix.keys import namespace_key
 from headstart.prefix.outlook import Outlook, outlook
 from headstart.prefix.plan import LiveView, Plan, PromptHints, Stop, StopKind, without_cache
 from headstart.prefix.record import Recorder
@@ -80,6 +81,14 @@ class Placement:
         self._grid = grid_tokens
         self.idle: list[Idle] = []
         """Least recently used first."""
+
+    def namespace(self, tenant: str) -> bytes:
+        """Where the state of `tenant`'s prompts is stored and found. Blocks of another size could not be
+        walked; rows that are canonical on another grid have other bits."""
+        parts = {**self._engine.facts.parts, "block_tokens": str(self._block_tokens)}
+        if self._grid:
+            parts["canonical_grid"] = str(self._grid)
+        return namespace_key(parts, tenant)
 
     def views(self, running: Iterable[Running]) -> list[LiveView]:
         """All live sequences as the planner sees them."""

@@ -18,7 +18,6 @@ from dataclasses import replace
 from headstart.engines.base import Engine, Logits, Step
 from headstart.errors import ConfigError, EngineError, EngineFull, HeadstartError
 from headstart.prefix.cache import PrefixCache
-from headstart.prefix.keys import namespace_key
 from headstart.prefix.outlook import Outlook
 from headstart.prefix.plan import Plan, Stop, StopKind
 from headstart.prefix.report import Reason
@@ -59,6 +58,7 @@ class Scheduler:
         self._grid = self._chunk_tokens if settings.reproducible else 0
         self._cache = self._make_cache(ssd) if settings.cache_enabled else None
         self._placement = Placement(engine, self._cache, settings.block_tokens, self._grid)
+        self.namespace = self._placement.namespace
         self._limit = min(settings.max_concurrent_requests, engine.max_sequences)
         self._wake = threading.Condition()
         self._inbox: deque[Running] = deque()
@@ -67,7 +67,7 @@ class Scheduler:
         self._running: list[Running] = []
         self._stopping = False
         self._news = False
-        self._tails_due = False
+        self._tails_due = self._idle = False
         self._turn = 0
         self._ended = 0
         self._counts: Counter[str] = Counter()
@@ -116,7 +116,7 @@ class Scheduler:
         run = Running(
             request,
             sink,
-            namespace=namespace_key(self._engine.facts.parts, request.tenant),
+            namespace=self.namespace(request.tenant),
             vocabulary=self._engine.vocabulary,
             context_tokens=layout.context_tokens,
             vocab_size=layout.vocab_size,
@@ -141,8 +141,8 @@ class Scheduler:
     def probe(self, request: GenerationRequest) -> Future[Outlook]:
         """What would be restored for `request` if it came now. Raises RequestError as `submit` does."""
         check_prompt(request, self._engine.layout.context_tokens, self._engine.layout.vocab_size)
-        namespace = namespace_key(self._engine.facts.parts, request.tenant)
-        return self._calls.ask(lambda: self._placement.outlook(namespace, request, self._running))
+        space = self.namespace(request.tenant)
+        return self._calls.ask(lambda: self._placement.outlook(space, request, self._running))
 
     @property
     def alive(self) -> bool:
@@ -192,7 +192,7 @@ class Scheduler:
             self._calls.run()
             self._drop_cancelled()
             if self._cache is not None:
-                self._cache.poll()
+                self._cache.poll(idle=self._idle)
                 self._waiting.fetch(self._placement, self._running, self._notify)
             self._admit()
             if self._running:
@@ -203,14 +203,15 @@ class Scheduler:
     def _intake(self) -> bool:
         """Moves what was submitted to the queue; sleeps when there is nothing to do. False: stop."""
         with self._wake:
+            self._idle = False
             while not (
                 self._inbox or self._running or self._stopping or self._news or self._waiting.startable()
             ):
-                if not self._wake.wait(IDLE_S) and self._tails_due and self._cache is not None:
-                    self._tails_due = False
-                    self._cache.save_tails()
+                if not self._wake.wait(IDLE_S) and self._tails_due:
+                    self._idle = True
+                    break
             self._news = False
-            self._tails_due = self._tails_due or bool(self._inbox)
+            self._tails_due = bool(self._inbox) or (self._tails_due and not self._idle)
             self._waiting.add(self._inbox)
             self._inbox.clear()
             return not self._stopping
@@ -226,9 +227,8 @@ class Scheduler:
     def _admit(self) -> None:
         """Starts waiting requests in order while there is room; one that gains by it waits on."""
         for run in self._waiting:
-            if len(self._running) >= self._limit:
-                return
-            if run.stepped_aside_at == self._ended and self._running:
+            back_too_soon = run.stepped_aside_at == self._ended and bool(self._running)
+            if back_too_soon or len(self._running) >= self._limit:
                 return
             if run.is_waiting() or run.fetching:
                 continue
