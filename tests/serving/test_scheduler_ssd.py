@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from headstart.engines.base import Engine
 from headstart.engines.toy_model import LayerKind
 from headstart.prefix.report import Reason, Tier
 from headstart.prefix.ssd_tier import SsdSettings, SsdTier
@@ -25,7 +26,7 @@ KINDS = pytest.mark.parametrize(
 class Restarted(Server):
     """A server over a store in `directory`; leaving it saves everything, as an orderly stop does."""
 
-    def __init__(self, engine: CountingToy, directory: Path, **settings: object) -> None:
+    def __init__(self, engine: Engine, directory: Path, **settings: object) -> None:
         self.engine = engine
         self.tier = SsdTier(
             SsdSettings(directory, 1 << 30, reserve_bytes=0, **settings),  # type: ignore[arg-type]
