@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from blake3 import blake3
+from gguf import GGMLQuantizationType
 
 from headstart.engines.base import AdapterFacts, Engine, Logits
 from headstart.engines.llamacpp import adapters
@@ -219,6 +220,21 @@ def test_an_adapter_that_does_not_fit_is_an_error(
     assert "'blk.3.attn_q.weight' does not exist in base model" in refused(gguf_models.llama, deep)
     assert "expect general.type to be 'adapter'" in refused(gguf_models.llama, gguf_models.llama)
     assert capfd.readouterr() == ("", ""), "llama.cpp's log must not reach the terminal"
+
+
+def test_types_that_end_the_process_in_llama_cpp_are_refused(
+    tiny_llama: Path, lora: Path, tmp_path: Path
+) -> None:
+    data = lora.read_bytes()
+    path = tmp_path / "typed.gguf"
+    alpha, float32, int32 = b"adapter.lora.alpha", b"\x06", b"\x05"
+    path.write_bytes(data.replace(alpha + float32, alpha + int32))
+    assert "adapter.lora.alpha is not a 32-bit float" in refused(tiny_llama, path)
+    kind = data.index(b"blk.0.attn_q.weight.lora_a") + len("blk.0.attn_q.weight.lora_a") + 4 + 2 * 8
+    assert data[kind] == GGMLQuantizationType.F32
+    path.write_bytes(data[:kind] + bytes([GGMLQuantizationType.I32]) + data[kind + 1 :])
+    assert "blk.0.attn_q.weight.lora_a has integers or doubles" in refused(tiny_llama, path)
+    assert "it has no tensors" in refused(tiny_llama, build_lora(path, layers=0))
 
 
 def test_an_activated_lora_is_refused(tiny_llama: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import llama_cpp
 
 from headstart.engines.base import AdapterFacts
 from headstart.engines.llamacpp.digests import identity, remembered
+from headstart.engines.llamacpp.gguf_header import check_types
 from headstart.engines.llamacpp.logs import capture_logs
 from headstart.engines.llamacpp.options import LoraAdapter
 from headstart.engines.llamacpp.source import ModelFiles, check_gguf, weights_digest
@@ -50,6 +51,7 @@ def _load(model: Any, adapter: LoraAdapter, memo: Path | None) -> tuple[Any, Ada
     if not path.is_file():
         raise ModelError(f"there is no LoRA adapter at {path}")
     check_gguf(path)
+    check_types(path)
     before = identity((path,))
     digest = remembered(memo, (path,), lambda: weights_digest(ModelFiles((path,))))
     with capture_logs() as log:
