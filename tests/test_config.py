@@ -9,6 +9,7 @@ import pytest
 
 from headstart.config import OPTIONS, Settings, is_loopback, resolve
 from headstart.errors import ConfigError
+from headstart.options import ScaledFile
 
 
 def test_defaults_are_safe() -> None:
@@ -68,3 +69,19 @@ def test_keys_are_not_shown() -> None:
 def test_quantized_kv_needs_flash_attention() -> None:
     with pytest.raises(ConfigError, match="needs flash attention"):
         resolve({"kv_type": "q8_0", "flash_attention": False}, {})
+
+
+def test_adapters_come_from_every_place(tmp_path: Path) -> None:
+    expected = (ScaledFile("/a.gguf", 1.0), ScaledFile("/b.gguf", 0.5))
+    file = tmp_path / "headstart.toml"
+    file.write_text('lora = ["/a.gguf", "/b.gguf=0.5"]\n')
+    assert resolve({"lora": ["/a.gguf", "/b.gguf=0.5"]}, {}).lora == expected
+    assert resolve({}, {"HEADSTART_LORA": "/a.gguf, /b.gguf=0.5"}).lora == expected
+    assert resolve({}, {}, file).lora == expected
+    with pytest.raises(ConfigError, match=r"HEADSTART_LORA '/a=b\.gguf': expected a scale"):
+        resolve({}, {"HEADSTART_LORA": "/a=b.gguf"})
+
+
+def test_adapters_need_an_engine_that_takes_them() -> None:
+    with pytest.raises(ConfigError, match="--lora needs --engine llamacpp"):
+        resolve({"lora": ["/a.gguf"], "engine": "toy"}, {})

@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from headstart.errors import ConfigError
 from headstart.options import (
     SIZE_UNITS,
+    ScaledFile,
     merge,
     one_of,
     option,
     options_of,
     parse_boolean,
+    parse_scaled_file,
     parse_size,
     suggestion,
     whole_number,
@@ -57,6 +59,40 @@ def test_other_sizes_are_refused_with_the_accepted_forms(text: str) -> None:
 def test_whole_numbers_outside_their_range_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="from 1 to 10"):
         whole_number(1, 10)(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "scale"),
+    [
+        ("/a/b.gguf", "/a/b.gguf", 1.0),
+        ("/a/b.gguf=0.5", "/a/b.gguf", 0.5),
+        ("/a/b.gguf=0", "/a/b.gguf", 0.0),
+        ("/a/b.gguf= -1.25 ", "/a/b.gguf", -1.25),
+        ("/a/b.gguf=.5", "/a/b.gguf", 0.5),
+        ("/a/x=y.gguf=2", "/a/x=y.gguf", 2.0),
+        ("/a/0.5=1", "/a/0.5", 1.0),
+        ("/a/b,c d.gguf", "/a/b,c d.gguf", 1.0),
+    ],
+)
+def test_a_file_with_a_scale(text: str, path: str, scale: float) -> None:
+    assert parse_scaled_file(text) == ScaledFile(path, scale)
+
+
+def test_a_scaled_file_is_absolute() -> None:
+    assert parse_scaled_file("~/a.gguf=2") == ScaledFile(str(Path.home() / "a.gguf"), 2.0)
+    assert parse_scaled_file("a.gguf") == ScaledFile(str(Path.cwd() / "a.gguf"), 1.0)
+
+
+@pytest.mark.parametrize("text", ["a=b.gguf", "a.gguf=", "a.gguf=nan", "a.gguf=1e3", "a.gguf=1001", "a=1=x"])
+def test_a_scale_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=r"scale such as 1 or 0\.5 after the last '='.*a=b\.gguf=1"):
+        parse_scaled_file(text)
+
+
+@pytest.mark.parametrize("text", ["", " ", "=1"])
+def test_a_scaled_file_has_a_path(text: str) -> None:
+    with pytest.raises(ValueError, match="expected text"):
+        parse_scaled_file(text)
 
 
 def test_words_and_switches() -> None:

@@ -17,12 +17,14 @@ from typing import Any
 from headstart.errors import ConfigError
 from headstart.options import (
     Option,
+    ScaledFile,
     merge,
     one_of,
     option,
     options_of,
     parse_boolean,
     parse_directory,
+    parse_scaled_file,
     parse_seconds,
     parse_size,
     parse_text,
@@ -56,6 +58,16 @@ class Settings:
         "model",
         "llamacpp runs GGUF models; toy is a tiny numpy model for trying the API out.",
         metavar="llamacpp|toy",
+    )
+    lora: tuple[ScaledFile, ...] = option(
+        (),
+        parse_scaled_file,
+        "model",
+        "LoRA adapter to apply to the model: a GGUF file, and after '=' its scale, 1 where none is given. "
+        "A path with an '=' in it needs its scale. Repeat it for several adapters.",
+        metavar="FILE[=SCALE]",
+        shown="none",
+        repeatable=True,
     )
     chat_template: str | None = option(
         None,
@@ -292,6 +304,8 @@ class Settings:
                 f"--host {self.host} can be reached from other machines, so it needs an API key: "
                 "give --api-key or set HEADSTART_API_KEY, or listen on 127.0.0.1"
             )
+        if self.lora and self.engine != "llamacpp":
+            raise ConfigError(f"--lora needs --engine llamacpp; --engine {self.engine} takes no adapters")
         if self.kv_type != "f16" and not self.flash_attention:
             raise ConfigError(
                 f"--kv-type {self.kv_type} needs flash attention: leave --no-flash-attention out, or use "

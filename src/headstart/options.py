@@ -7,6 +7,7 @@ environment variable, its key in the settings file and its line in `--help` foll
 from __future__ import annotations
 
 import difflib
+import math
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,6 +22,9 @@ CONFIG_VARIABLE = "HEADSTART_CONFIG"
 
 SIZE_UNITS: Mapping[str, int] = {"B": 1, "KB": 2**10, "MB": 2**20, "GB": 2**30, "TB": 2**40}
 """1024-based: 1 KB is 1024 bytes, 1 GB is 1,073,741,824 bytes."""
+
+LARGEST_SCALE = 1000.0
+"""Beyond it a scale is a slip of the hand."""
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)")
 
@@ -77,6 +81,31 @@ def parse_boolean(text: str) -> bool:
         return known[text.strip().lower()]
     except KeyError:
         raise ValueError("expected true or false") from None
+
+
+@dataclass(frozen=True)
+class ScaledFile:
+    """A file and how strongly it counts. `path` is absolute."""
+
+    path: str
+    scale: float
+
+
+def parse_scaled_file(text: str) -> ScaledFile:
+    """ "PATH" (scale 1) or "PATH=SCALE". The last "=" parts the two, so a path with one needs its scale.
+
+    Raises ValueError.
+    """
+    path, equals, scale = text.rpartition("=")
+    if not equals:
+        return ScaledFile(parse_directory(text), 1.0)
+    value = float(scale) if re.fullmatch(r"\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)\s*", scale) else math.nan
+    if not abs(value) <= LARGEST_SCALE:
+        raise ValueError(
+            f"expected a scale such as 1 or 0.5 after the last '=', at most {LARGEST_SCALE:g}; a path that "
+            "has an '=' in it needs its scale too, as in a=b.gguf=1"
+        )
+    return ScaledFile(parse_directory(path), value)
 
 
 def whole_number(low: int, high: int | None = None) -> Callable[[str], int]:

@@ -275,6 +275,7 @@ def test_models_list_says_what_was_found_out(client: TestClient) -> None:
     assert entry["id"] == "toy"
     assert entry["headstart"]["context_tokens"] == CONTEXT
     assert {"state_proved", "exact_repeat", "restore_equals_cold", "notes"} <= set(entry["headstart"])
+    assert entry["headstart"]["adapters"] == []
     assert client.get("/v1/models/toy").json() == entry
     assert client.get("/v1/models/other").status_code == 404
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from headstart.cli.describe import (
+    describe_adapters,
     describe_cache,
     describe_model,
     describe_probe,
@@ -14,6 +15,7 @@ from headstart.cli.describe import (
     served_name,
 )
 from headstart.config import Settings
+from headstart.engines.base import AdapterFacts
 from headstart.engines.toy import ToyEngine
 
 ENGINE = ToyEngine()
@@ -41,6 +43,12 @@ def test_lines_name_what_matters() -> None:
     assert f"1.0 MB of memory, about {rows:,} tokens" in describe_cache(settings, ENGINE)
     assert describe_cache(Settings(cache=False), ENGINE) == "off (--no-cache)"
     assert "reproducible" in describe_cache(Settings(reproducible=True), ENGINE)
+
+
+def test_adapters_are_named_with_their_scales() -> None:
+    adapters = (AdapterFacts("style.gguf", "ab", 1.0), AdapterFacts("facts.gguf", "cd", 0.25))
+    line = describe_adapters(replace(ENGINE.facts, adapters=adapters))
+    assert line == "style.gguf (scale 1), facts.gguf (scale 0.25)"
 
 
 def test_the_probe_line_never_promises_what_was_not_found() -> None:

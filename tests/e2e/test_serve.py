@@ -17,6 +17,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.fixtures.gguf_models import build_lora
+
 KEY = "sesame-open-47"
 
 
@@ -64,6 +66,16 @@ def test_it_says_what_it_serves_and_answers(tmp_path: Path) -> None:
         assert f"ssd     {tmp_path}/base/ssd: 0 entries, 0 B of" in log
         assert "probe   rows cut and put back" in log
         assert "\x1b[" not in log
+
+
+def test_it_says_which_adapters_it_applies(tiny_llama: Path, tmp_path: Path) -> None:
+    style, facts = build_lora(tmp_path / "style.gguf"), build_lora(tmp_path / "facts.gguf", seed=5)
+    flags = ("--engine", "llamacpp", "--model", str(tiny_llama), "--ctx-size", "512", "--threads", "1")
+    with serving(tmp_path / "log", *flags, HEADSTART_LORA=f"{style},{facts}=0.5") as server:
+        [model] = httpx.get(f"{server.url}/v1/models").json()["data"]
+        stated = [(one["name"], one["scale"]) for one in model["headstart"]["adapters"]]
+        assert stated == [("style.gguf", 1.0), ("facts.gguf", 0.5)]
+        assert "lora    style.gguf (scale 1), facts.gguf (scale 0.5)\n" in server.log.read_text()
 
 
 @pytest.mark.parametrize("level", ["debug", "info"])
@@ -118,6 +130,9 @@ def test_a_taken_port_is_one_line_and_status_2(tmp_path: Path) -> None:
     ("arguments", "status", "part"),
     [
         (["--model", "/nowhere/m.gguf"], 1, "there is no model at /nowhere/m.gguf"),
+        (["--lora", "/nowhere/a.gguf"], 1, "there is no LoRA adapter at /nowhere/a.gguf"),
+        (["--lora", "a=b.gguf"], 2, "--lora 'a=b.gguf': expected a scale"),
+        (["--engine", "toy", "--lora", "a.gguf"], 2, "--lora needs --engine llamacpp"),
         (["--engine", "toy", "--chat-template", "/nowhere.jinja"], 2, "--chat-template /nowhere.jinja"),
         (["--engine", "toy", "--chat-template", "{{ unclosed"], 2, "--chat-template: "),
         (["--engine", "toy", "--reproducible", "--batching", "shared"], 2, "needs --batching exact"),

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from headstart.engines.base import Engine
 from headstart.engines.toy_model import LayerKind
 from headstart.prefix.report import Reason, Tier
 from headstart.prefix.ssd_tier import SsdSettings, SsdTier
@@ -27,7 +28,7 @@ KINDS = pytest.mark.parametrize(
 class Restarted(Server):
     """A server over a store in `directory`; leaving it saves everything, as an orderly stop does."""
 
-    def __init__(self, engine: CountingToy, directory: Path, **changes: object) -> None:
+    def __init__(self, engine: Engine, directory: Path, **changes: object) -> None:
         self.engine = engine
         settings = replace(SETTINGS, **changes)  # type: ignore[arg-type]
         self.tier = SsdTier(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any, TypeVar
 
 from fastapi import APIRouter, Request, Response
@@ -142,6 +143,7 @@ def model_json(model: ServedModel) -> dict[str, Any]:
             "model_name": facts.model_name,
             "architecture": facts.architecture,
             "parameters": facts.parameters,
+            "adapters": [asdict(adapter) for adapter in facts.adapters],
             "context_tokens": model.layout.context_tokens,
             "vocab_size": model.layout.vocab_size,
             "state_bytes_per_token": model.layout.row_bytes,

@@ -37,6 +37,11 @@ def describe_model(settings: Settings, engine: Engine, load_s: float) -> str:
     )
 
 
+def describe_adapters(facts: EngineFacts) -> str:
+    """One line: the adapters that are applied, each with its scale."""
+    return ", ".join(f"{adapter.name} (scale {adapter.scale:g})" for adapter in facts.adapters)
+
+
 def describe_cache(settings: Settings, engine: Engine) -> str:
     """One line: how much is kept and how."""
     if not settings.cache:

@@ -29,6 +29,8 @@ examples:
       the embedded model on http://127.0.0.1:8000
   headstart serve --model ~/models/qwen3-8b-q4_k_m.gguf --ctx-size 32768 --ram-cache 16GB
       a model file, 32,768 tokens of context, 16 GB of memory for prefixes
+  headstart serve --model base.gguf --lora style.gguf --lora facts.gguf=0.5
+      a model with two LoRA adapters, the second at half its strength
   HEADSTART_API_KEY=... headstart serve --host 0.0.0.0
       reachable from other machines, for those who have the key
   headstart serve --batching shared --max-concurrent-requests 8

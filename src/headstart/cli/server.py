@@ -15,6 +15,7 @@ from headstart.api.app import create_app
 from headstart.api.metrics import Observed, ServerMetrics
 from headstart.chat.template import ChatTemplate
 from headstart.cli.describe import (
+    describe_adapters,
     describe_cache,
     describe_model,
     describe_probe,
@@ -85,7 +86,7 @@ def load_engine(settings: Settings, progress: Callable[[int, int], None]) -> Eng
             shares_rows=settings.batching == "shared",
         )
     from headstart.engines.llamacpp.engine import load
-    from headstart.engines.llamacpp.options import Batching, KvType, LlamaCppOptions
+    from headstart.engines.llamacpp.options import Batching, KvType, LlamaCppOptions, LoraAdapter
 
     options = LlamaCppOptions(
         ctx_size=settings.ctx_size or 0,
@@ -97,6 +98,7 @@ def load_engine(settings: Settings, progress: Callable[[int, int], None]) -> Eng
         threads_batch=settings.threads or 0,
         flash_attention=settings.flash_attention,
         digest_memo=settings.base_directory / "digests.json",
+        adapters=tuple(LoraAdapter(Path(file.path), file.scale) for file in settings.lora),
     )
     return load(settings.model, options, progress=progress)
 
@@ -181,6 +183,8 @@ def _announce(
     terminal: Terminal,
 ) -> None:
     terminal.fact("model", describe_model(settings, engine, load_s))
+    if engine.facts.adapters:
+        terminal.fact("lora", describe_adapters(engine.facts))
     terminal.fact("cache", describe_cache(settings, engine))
     if settings.cache:
         terminal.fact("ssd", describe_ssd(ssd))

@@ -53,6 +53,15 @@ class Vocabulary:
 
 
 @dataclass(frozen=True)
+class AdapterFacts:
+    """An adapter applied to the model: its file's name, the digest of its content, its scale."""
+
+    name: str
+    digest: str
+    scale: float
+
+
+@dataclass(frozen=True)
 class EngineFacts:
     """What was found out about this model on this machine when it was loaded, and is stated in
     `/v1/models`.
@@ -61,7 +70,7 @@ class EngineFacts:
     fell back to whole-sequence snapshots. `exact_repeat` and `restore_equals_cold`: the probe's
     logits were bit-equal (DESIGN invariant 16). `notes` say what to expect where they were not.
     `parts` names what makes state reusable (for the cache namespace): weights digest,
-    architecture, KV types, rope and context options, engine and state version.
+    architecture, adapters, KV types, rope and context options, engine and state version.
     """
 
     engine: str
@@ -74,6 +83,7 @@ class EngineFacts:
     parts: Mapping[str, str]
     chat_template: str | None
     notes: tuple[str, ...] = field(default=())
+    adapters: tuple[AdapterFacts, ...] = ()
 
 
 class Engine(Protocol):

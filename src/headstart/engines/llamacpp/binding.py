@@ -14,6 +14,7 @@ import numpy as np
 
 from headstart.engines.base import Logits
 from headstart.engines.llamacpp import calls
+from headstart.engines.llamacpp.adapters import Adapters
 from headstart.engines.llamacpp.logs import capture_logs
 from headstart.engines.llamacpp.options import KvType
 from headstart.engines.llamacpp.threads import ThreadPool
@@ -43,6 +44,7 @@ class Model:
 
     `repacked`: some weights were laid out for products that take several tokens' rows at once, and
     the last rows of a chunk that fill no group another way (ggml-cpu/repack.cpp).
+    `adapters`: applied to every context made from then on; llama.cpp frees them with the model.
     """
 
     def __init__(self, path: Path, *, n_gpu_layers: int) -> None:
@@ -54,6 +56,7 @@ class Model:
         if not handle:
             raise ModelError(f"{path} cannot be loaded: {log.reason()}")
         self.handle = handle
+        self.adapters = Adapters(handle)
         self.repacked = bool(log.containing("repack: repack tensor"))
         self.vocab = llama_cpp.llama_model_get_vocab(handle)
         self.vocab_size = int(llama_cpp.llama_vocab_n_tokens(self.vocab))
@@ -137,6 +140,11 @@ class Context:
         if not handle:
             raise ModelError(f"no context of {settings.cells} tokens can be made: {log.reason()}")
         self.handle = handle
+        try:
+            model.adapters.apply(handle)
+        except ModelError:
+            llama_cpp.llama_free(handle)
+            raise
         self.memory = llama_cpp.llama_get_memory(handle)
         if not self.memory:
             llama_cpp.llama_free(handle)

@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-__all__ = ["remembered"]
+__all__ = ["identity", "remembered"]
 
 VERSION = 1
 MOST = 256
@@ -29,17 +29,18 @@ def remembered(memo: Path | None, paths: Sequence[Path], take: Callable[[], str]
     `memo` then remembers. A memo that cannot be read or written is as good as none."""
     if memo is None:
         return take()
-    before = _identity(paths)
+    before = identity(paths)
     known = _read(memo)
     if before in known:
         return known[before]
     digest = take()
-    if _identity(paths) == before:
+    if identity(paths) == before:
         _write(memo, {**known, before: digest})
     return digest
 
 
-def _identity(paths: Sequence[Path]) -> str:
+def identity(paths: Sequence[Path]) -> str:
+    """What tells the content of the files at `paths` from another: the key of the memo."""
     files = []
     for path in paths:
         real = path.resolve()

@@ -13,6 +13,7 @@ import psutil
 
 from headstart.engines.base import EngineFacts, Vocabulary
 from headstart.engines.llamacpp import memory
+from headstart.engines.llamacpp.adapters import Adapters
 from headstart.engines.llamacpp.binding import Context, ContextSettings, Model
 from headstart.engines.llamacpp.digests import remembered
 from headstart.engines.llamacpp.examine import TOKENS, Examined, examine
@@ -23,7 +24,7 @@ from headstart.engines.llamacpp.options import Batching, LlamaCppOptions
 from headstart.engines.llamacpp.probe import Proof, prove
 from headstart.engines.llamacpp.shared import Shared
 from headstart.engines.llamacpp.snapshots import SnapshotTransfer, snapshot_layout
-from headstart.engines.llamacpp.source import ModelFiles, resolve, weights_digest
+from headstart.engines.llamacpp.source import resolve, weights_digest
 from headstart.engines.llamacpp.threads import ThreadPool
 from headstart.engines.llamacpp.transfer import RowTransfer, Staging, Transfer
 from headstart.engines.llamacpp.vocabulary import read_vocabulary, tokenize
@@ -112,9 +113,10 @@ def _load(
                 f"{files.first.name} ({model.architecture}) does not write text: it is an encoder, an "
                 "embedding model or a diffusion model. Use a text generation model."
             )
+        model.adapters = Adapters(model.handle, options.adapters, options.digest_memo)
         settings = _settings(model, options)
         examined = examine(model, settings)
-        needs = _needs(files, examined, settings, options)
+        needs = _needs(files.nbytes + model.adapters.nbytes, examined, settings, options)
         cells, note = memory.context_tokens(options.ctx_size, model.training_context, needs, bytes_available)
         pool = ThreadPool.available(max(settings.threads, settings.threads_batch))
         if pool is not None:
@@ -147,7 +149,7 @@ def _settings(model: Model, options: LlamaCppOptions) -> ContextSettings:
 
 
 def _needs(
-    files: ModelFiles, examined: Examined, settings: ContextSettings, options: LlamaCppOptions
+    weights_bytes: int, examined: Examined, settings: ContextSettings, options: LlamaCppOptions
 ) -> memory.Needs:
     """Host memory. With layers on a GPU the weights are not counted: how many go there is not known."""
     state = examined.state
@@ -161,7 +163,7 @@ def _needs(
     if state is not None:
         fixed += window_cells * state.row_bytes(windowed=True) + sequences * state.checkpoint_bytes
     return memory.Needs(
-        weights_bytes=0 if options.n_gpu_layers else files.nbytes,
+        weights_bytes=0 if options.n_gpu_layers else weights_bytes,
         contexts=contexts,
         cell_bytes=cell_bytes + 2 * settings.ubatch_tokens,  # the attention mask, f16, a row a token
         fixed_bytes=fixed,

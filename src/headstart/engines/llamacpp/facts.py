@@ -7,7 +7,7 @@ import os
 
 import llama_cpp
 
-from headstart.engines.base import EngineFacts
+from headstart.engines.base import AdapterFacts, EngineFacts
 from headstart.engines.llamacpp.binding import Model
 from headstart.engines.llamacpp.options import KvType, LlamaCppOptions
 from headstart.engines.llamacpp.probe import Proof
@@ -18,10 +18,16 @@ __all__ = ["engine_facts"]
 CODEC_VERSION = "1"
 """Raised whenever the meaning of a plane's or checkpoint's bytes changes."""
 
+SEVERAL_ADAPTERS = (
+    "llama.cpp adds up several adapters in an order that may change from start to start: replies of two "
+    "starts may differ in last bits"
+)
+
 
 def engine_facts(
     model: Model, files: ModelFiles, digest: str, options: LlamaCppOptions, *, cells: int, proof: Proof
 ) -> EngineFacts:
+    adapters = model.adapters.facts
     return EngineFacts(
         engine="llamacpp",
         model_name=model.metadata.get("general.name") or files.first.stem,
@@ -30,10 +36,19 @@ def engine_facts(
         state_proved=proof.state_proved,
         exact_repeat=proof.exact_repeat,
         restore_equals_cold=proof.restore_equals_cold,
-        parts=_parts(model, digest, options, cells, proof.state_proved),
+        parts=_parts(model, digest, options, cells, proof.state_proved) | _adapter_parts(adapters),
         chat_template=model.chat_template(),
-        notes=proof.notes,
+        notes=proof.notes
+        + ((SEVERAL_ADAPTERS,) if sum(adapter.scale != 0 for adapter in adapters) > 1 else ()),
+        adapters=adapters,
     )
+
+
+def _adapter_parts(adapters: tuple[AdapterFacts, ...]) -> dict[str, str]:
+    """The adapters in their order. Nothing where there are none: the namespace is then the model's own."""
+    if not adapters:
+        return {}
+    return {"adapters": ", ".join(f"{adapter.digest} x {adapter.scale!r}" for adapter in adapters)}
 
 
 def _parts(

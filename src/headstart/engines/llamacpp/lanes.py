@@ -6,12 +6,12 @@ the same cells, whatever ran before or beside it. Lanes are made when first need
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from headstart.engines.base import Logits, SeqId, Step
 from headstart.engines.llamacpp.binding import Context, Run
+from headstart.engines.llamacpp.live import LiveSequence, closed_on_failure, window_before
 from headstart.engines.llamacpp.ring import cut_leaves_places
 from headstart.engines.llamacpp.transfer import Transfer, WindowRows
 from headstart.errors import EngineError, EngineFull, ModelError
@@ -26,13 +26,11 @@ LLAMA_MAX_SEQ; the recurrent memory ignores it, so ranges are copied out without
 
 
 @dataclass
-class Lane:
-    """A context for one sequence. `window_start`: lowest token whose window rows are really there."""
+class Lane(LiveSequence):
+    """A context for one sequence."""
 
     context: Context
     transfer: Transfer
-    position: int = 0
-    window_start: int = 0
 
     def empty(self) -> None:
         self.context.clear()
@@ -145,11 +143,11 @@ class Lanes:
     def restore(self, rows: Sequence[RowBytes], checkpoint: bytes | None, position: int) -> SeqId:
         seq = self.open()
         lane = self._open[seq]
-        with self._closed_on_failure(seq):
+        with closed_on_failure(self, seq):
             if position:
                 lane.transfer.rows_in(LANE_SEQUENCE, rows, position)
                 lane.transfer.partial_in(LANE_SEQUENCE, position, WindowRows(tuple(rows), 0), checkpoint)
-            self._stands(lane, position)
+            lane.stands(position, self.layout.window_tokens)
         return seq
 
     def cut(self, seq: SeqId, position: int, window_rows: RowBytes | None, checkpoint: bytes | None) -> None:
@@ -158,7 +156,7 @@ class Lanes:
             raise EngineError(f"cannot cut at {position} a sequence that stands at {lane.position}")
         if position == lane.position:
             return
-        with self._closed_on_failure(seq):
+        with closed_on_failure(self, seq):
             if position == 0:
                 lane.empty()
                 return
@@ -166,9 +164,9 @@ class Lanes:
                 lane.context.remove(LANE_SEQUENCE, position)
                 lane.position = position
                 return
-            window = self._window_before(lane, position, window_rows)
+            window = window_before(self, seq, position, window_rows)
             lane.transfer.partial_in(LANE_SEQUENCE, position, window, checkpoint)
-            self._stands(lane, position)
+            lane.stands(position, self.layout.window_tokens)
 
     def _cuts_in_place(self, lane: Lane, position: int) -> bool:
         """Whether a windowed lane needs no more than tokens taken out to be as in a cold run."""
@@ -177,31 +175,6 @@ class Lanes:
             return False
         lowest = lane.context.lowest_position(LANE_SEQUENCE)
         return cut_leaves_places(position, lowest, lane.context.window_cells)
-
-    def _window_before(self, lane: Lane, position: int, given: RowBytes | None) -> WindowRows | None:
-        """The window rows before `position`: as given, or those that are still in the lane."""
-        window = self.layout.window_tokens
-        if not window:
-            return None
-        start = max(0, position - window)
-        if given is not None:
-            return WindowRows((given,), position - len(given))
-        if lane.window_start > start:
-            raise EngineError(f"window rows {start}..{position} are gone from the engine and were not given")
-        return WindowRows((lane.transfer.rows_out(LANE_SEQUENCE, start, position),), start)
-
-    def _stands(self, lane: Lane, position: int) -> None:
-        lane.position = position
-        lane.window_start = max(0, position - self.layout.window_tokens) if self.layout.window_tokens else 0
-
-    @contextmanager
-    def _closed_on_failure(self, seq: SeqId) -> Iterator[None]:
-        """No sequence stays half restored: it is closed before the error goes on."""
-        try:
-            yield
-        except EngineError:
-            self.close(seq)
-            raise
 
     def free(self) -> None:
         for lane in self._made:

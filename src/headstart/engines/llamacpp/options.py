@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from headstart.errors import ConfigError
 
-__all__ = ["Batching", "KvType", "LlamaCppOptions"]
+__all__ = ["Batching", "KvType", "LlamaCppOptions", "LoraAdapter"]
 
 
 class Batching(StrEnum):
@@ -31,6 +32,14 @@ class KvType(StrEnum):
 
 
 @dataclass(frozen=True)
+class LoraAdapter:
+    """A LoRA adapter in a GGUF file, and the factor of what it adds to the weights."""
+
+    path: Path
+    scale: float = 1.0
+
+
+@dataclass(frozen=True)
 class LlamaCppOptions:
     """What to load and how to run it.
 
@@ -39,6 +48,7 @@ class LlamaCppOptions:
     graph computes. `n_gpu_layers`: layers on the GPU, -1 for all. `threads` and `threads_batch`:
     for one token and for many; 0 takes the number of physical cores. `digest_memo`: file that
     remembers digests of weights, so that unchanged files are not read again; None: no such file.
+    `adapters`: applied to the model, all of them at once.
     """
 
     ctx_size: int = 0
@@ -51,12 +61,16 @@ class LlamaCppOptions:
     ubatch_tokens: int = 512
     flash_attention: bool = True
     digest_memo: Path | None = None
+    adapters: tuple[LoraAdapter, ...] = ()
 
     def __post_init__(self) -> None:
         for name, low in (("ctx_size", 0), ("max_sequences", 1), ("threads", 0), ("ubatch_tokens", 1)):
             value = getattr(self, name)
             if value < low:
                 raise ConfigError(f"{name} is {value}; expected {low} or more")
+        for adapter in self.adapters:
+            if not math.isfinite(adapter.scale):
+                raise ConfigError(f"the scale of {adapter.path} is {adapter.scale}; expected a finite number")
         if self.max_sequences > 254:
             raise ConfigError(f"max_sequences is {self.max_sequences}; llama.cpp can hold 254 at most")
         if not self.flash_attention:

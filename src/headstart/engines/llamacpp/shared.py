@@ -7,12 +7,12 @@ bits do not repeat: results stay within the difference of two cold runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headstart.engines.base import Logits, SeqId, Step
 from headstart.engines.llamacpp.binding import Context, Run
+from headstart.engines.llamacpp.live import LiveSequence, closed_on_failure, window_before
 from headstart.engines.llamacpp.transfer import Transfer, WindowRows
 from headstart.errors import EngineError, EngineFull
 from headstart.prefix.block import RowBytes, StateLayout
@@ -21,12 +21,10 @@ __all__ = ["Shared"]
 
 
 @dataclass
-class _Live:
-    """A live sequence: its number in llama.cpp, where it stands, its lowest window row that is real."""
+class _Live(LiveSequence):
+    """A live sequence, by its number in llama.cpp."""
 
     number: int
-    position: int = 0
-    window_start: int = 0
 
 
 class Shared:
@@ -127,11 +125,11 @@ class Shared:
     def restore(self, rows: Sequence[RowBytes], checkpoint: bytes | None, position: int) -> SeqId:
         seq = self.open()
         live = self._open[seq]
-        with self._closed_on_failure(seq):
+        with closed_on_failure(self, seq):
             if position:
                 self._transfer.rows_in(live.number, rows, position)
                 self._transfer.partial_in(live.number, position, WindowRows(tuple(rows), 0), checkpoint)
-            self._stands(live, position)
+            live.stands(position, self.layout.window_tokens)
         return seq
 
     def cut(self, seq: SeqId, position: int, window_rows: RowBytes | None, checkpoint: bytes | None) -> None:
@@ -140,7 +138,7 @@ class Shared:
             raise EngineError(f"cannot cut at {position} a sequence that stands at {live.position}")
         if position == live.position:
             return
-        with self._closed_on_failure(seq):
+        with closed_on_failure(self, seq):
             if position == 0:
                 self._context.remove(live.number)
             elif self._window_stays(seq, position):
@@ -148,9 +146,9 @@ class Shared:
                 live.position = position
                 return
             else:
-                window = self._window_before(live, seq, position, window_rows)
+                window = window_before(self, seq, position, window_rows)
                 self._transfer.partial_in(live.number, position, window, checkpoint)
-            self._stands(live, position)
+            live.stands(position, self.layout.window_tokens)
 
     def _window_stays(self, seq: SeqId, position: int) -> bool:
         """Whether the window rows before `position` are there and nothing else needs to be put back."""
@@ -170,44 +168,17 @@ class Shared:
         source = self._open[seq]
         if not 0 <= position <= source.position:
             raise EngineError(f"cannot fork at {position} a sequence that stands at {source.position}")
-        window = self._window_before(source, seq, position, window_rows) if position else None
+        window = window_before(self, seq, position, window_rows) if position else None
         if checkpoint is None and self.layout.recurrent and position == source.position and position:
             checkpoint = self._transfer.checkpoint_out(source.number, position)
         fork = self.open()
         live = self._open[fork]
-        with self._closed_on_failure(fork):
+        with closed_on_failure(self, fork):
             if position:
                 self._context.copy_sequence(source.number, live.number, 0, position)
                 self._transfer.partial_in(live.number, position, window, checkpoint)
-            self._stands(live, position)
+            live.stands(position, self.layout.window_tokens)
         return fork
-
-    def _window_before(
-        self, live: _Live, seq: SeqId, position: int, given: RowBytes | None
-    ) -> WindowRows | None:
-        """The window rows before `position`: as given, or those that are still in the context."""
-        window = self.layout.window_tokens
-        if not window:
-            return None
-        start = max(0, position - window)
-        if given is not None:
-            return WindowRows((given,), position - len(given))
-        if self.window_start(seq) > start:
-            raise EngineError(f"window rows {start}..{position} are gone from the engine and were not given")
-        return WindowRows((self._transfer.rows_out(live.number, start, position),), start)
-
-    def _stands(self, live: _Live, position: int) -> None:
-        live.position = position
-        live.window_start = max(0, position - self.layout.window_tokens) if self.layout.window_tokens else 0
-
-    @contextmanager
-    def _closed_on_failure(self, seq: SeqId) -> Iterator[None]:
-        """No sequence stays half restored: it is closed before the error goes on."""
-        try:
-            yield
-        except EngineError:
-            self.close(seq)
-            raise
 
     def free(self) -> None:
         self._context.free()

@@ -13,7 +13,7 @@ from blake3 import blake3
 
 from headstart.errors import ConfigError, ModelError
 
-__all__ = ["ModelFiles", "resolve", "weights_digest"]
+__all__ = ["ModelFiles", "check_gguf", "resolve", "weights_digest"]
 
 SPLIT_NAME = re.compile(r"^(?P<stem>.+)-(?P<part>\d{5})-of-(?P<parts>\d{5})\.gguf$")
 DIGEST_STEP_BYTES = 256 << 20
@@ -66,11 +66,19 @@ def _checked(path: Path) -> ModelFiles:
     for part in files.paths:
         if not part.is_file():
             raise ModelError(f"{part} is missing: {path.name} is one part of a split model, all are needed")
-        with part.open("rb") as file:
-            magic = file.read(4)
-        if magic != b"GGUF":
-            raise ModelError(f"{part} is not a GGUF file: it starts with {magic!r}, expected b'GGUF'")
+        check_gguf(part)
     return files
+
+
+def check_gguf(path: Path) -> None:
+    """Raises ModelError where the file at `path` is none or cannot be read."""
+    try:
+        with path.open("rb") as file:
+            magic = file.read(4)
+    except OSError as error:
+        raise ModelError(f"{path} cannot be read: {error.strerror}") from None
+    if magic != b"GGUF":
+        raise ModelError(f"{path} is not a GGUF file: it starts with {magic!r}, expected b'GGUF'")
 
 
 def _parts(path: Path) -> tuple[Path, ...]:
