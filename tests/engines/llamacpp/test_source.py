@@ -28,6 +28,12 @@ def test_a_folder_with_one_model(tmp_path: Path) -> None:
     assert resolve(str(tmp_path)).paths == (path,)
 
 
+def test_a_projector_beside_the_model_is_not_taken_for_one(tmp_path: Path) -> None:
+    model = gguf(tmp_path / "model.gguf")
+    gguf(tmp_path / "mmproj-model-f16.gguf")
+    assert resolve(str(tmp_path)).paths == (model,)
+
+
 def test_a_folder_with_no_or_two_models_is_an_error_that_lists_them(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match="found none"):
         resolve(str(tmp_path))

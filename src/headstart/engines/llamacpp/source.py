@@ -19,6 +19,8 @@ SPLIT_NAME = re.compile(r"^(?P<stem>.+)-(?P<part>\d{5})-of-(?P<parts>\d{5})\.ggu
 DIGEST_STEP_BYTES = 256 << 20
 EMBEDDED = "embedded"
 HUB_PREFIX = "hf:"
+PROJECTOR_PREFIX = "mmproj"
+"""Files that turn pictures into embeddings lie beside many models; they are none themselves."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,7 @@ def resolve(source: str) -> ModelFiles:
 
 
 def _only_model_in(folder: Path) -> Path:
-    names = sorted(folder.glob("*.gguf"))
+    names = [path for path in sorted(folder.glob("*.gguf")) if not path.name.startswith(PROJECTOR_PREFIX)]
     first_parts = [p for p in names if not (m := SPLIT_NAME.match(p.name)) or m["part"] == "00001"]
     if len(first_parts) != 1:
         listed = ", ".join(p.name for p in first_parts) or "none"
@@ -110,11 +112,12 @@ def _from_hub(source: str) -> Path:
         import huggingface_hub
     except ModuleNotFoundError:
         raise ModelError("huggingface-hub is not installed: pip install 'headstart[hub]'") from None
+    repository, name = "/".join(words[:2]), Path(*words[2:])
     try:
-        path = huggingface_hub.hf_hub_download("/".join(words[:2]), "/".join(words[2:]))
+        parts = [huggingface_hub.hf_hub_download(repository, part.as_posix()) for part in _parts(name)]
     except (OSError, ValueError) as error:
         raise ModelError(f"{source} cannot be fetched: {error}") from error
-    return Path(path)
+    return Path(parts[0]).with_name(name.name)
 
 
 def weights_digest(files: ModelFiles, progress: Callable[[int, int], None] | None = None) -> str:
