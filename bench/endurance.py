@@ -118,8 +118,11 @@ def play(directory: Path, turns: int, *, pauses: bool, restarts: bool) -> dict[s
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--turns", type=int, default=40)
+    parser.add_argument("--out", type=Path, help="folder for the results (default: bench/results)")
     options = parser.parse_args()
     runs = []
     for pauses, restarts in ((False, False), (True, False), (True, True)):

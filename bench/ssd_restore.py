@@ -134,10 +134,13 @@ def measure(base: Path, tokens: int, repeats: int) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--tokens", default="1024,4096,16384,30720")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--directory", type=Path, help="where the store is made (default: temporary files)")
+    parser.add_argument("--out", type=Path, help="folder for the results (default: bench/results)")
     options = parser.parse_args()
     runs = []
     with tempfile.TemporaryDirectory(prefix="headstart-restore-", dir=options.directory) as base:
