@@ -174,10 +174,20 @@ def stream(url: str, path: str, body: dict[str, Any]) -> tuple[list[dict[str, An
 
 
 def counters(url: str) -> dict[str, float]:
-    """The unlabelled totals of /metrics."""
+    """The unlabelled values of /metrics: totals and gauges."""
     with urllib.request.urlopen(f"{url}/metrics", timeout=30) as reply:
-        lines = [line.split() for line in reply.read().decode().splitlines() if not line.startswith("#")]
-    return {name: float(value) for name, value in lines if name.endswith("_total")}
+        lines = [line for line in reply.read().decode().splitlines() if line and not line.startswith("#")]
+    pairs = (line.rsplit(" ", 1) for line in lines if "{" not in line)
+    return {name: float(value) for name, value in pairs}
+
+
+def wait_written(url: str, timeout_s: float = 120) -> None:
+    """Waits until nothing is on its way to the SSD. Raises RuntimeError where that takes too long."""
+    deadline_s = time.monotonic() + timeout_s
+    while counters(url).get("headstart_ssd_unwritten_entries", 0):
+        if time.monotonic() > deadline_s:
+            raise RuntimeError(f"{url}: not everything was written to the SSD within {timeout_s} s")
+        time.sleep(0.05)
 
 
 @dataclass(frozen=True)
@@ -226,7 +236,7 @@ def _running(command: list[str]) -> Iterator[str]:
         finally:
             process.terminate()
             with suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=15)
+                process.wait(timeout=60)
             process.kill()
             process.wait()
 
