@@ -8,12 +8,12 @@ that add a tool's result or a question (50 to 900 tokens) and a reply (20 to 300
 leaves its logits. Three ways: turn after turn without a pause; a pause after every turn long enough that the
 ends of sequences are saved each time; and a restart after every tenth turn besides.
 
-server: the same with `headstart serve` and SmolLM2, shorter turns (`--server-tokens` and a reply of 32) and no
-pause; counted are its own number of bytes written and, after its end, the files that are there.
+server: the same with `headstart serve` and SmolLM2, shorter turns (`--server-tokens` and a reply of 32) and
+no pause; counted are its own number of bytes written and, after its end, the files that are there.
 
 New state is the rows of every token and the logits of every prompt, each once. What is written beyond it is
-told apart: `partial` blocks that were replaced by longer ones later, `again` entries written a second time, and
-`overhead`, the headers and tokens of files. The catalog is extra: `catalog_bytes` is its size in the end.
+told apart: `partial` blocks that were replaced by longer ones later, `again` entries written a second time,
+and `overhead`, the headers and tokens of files. The catalog is extra: `catalog_bytes` is its size in the end.
 """
 
 from __future__ import annotations

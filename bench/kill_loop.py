@@ -156,6 +156,7 @@ def main() -> None:
     results = summary(found)
     results |= {
         "kills_wanted": options.kills,
+        "threads": 1,
         "seed": options.seed,
         "elapsed_s": round(time.monotonic() - started_s, 1),
         "lives": found,

@@ -115,6 +115,17 @@ def measure(blocks: int, repeats: int, *, rebuild: bool) -> dict[str, Any]:
         return result
 
 
+def lines(results: dict[str, Any]) -> list[str]:
+    """The results as a Markdown table."""
+    rows = ["| blocks | opened | with the catalog gone | memory of the process |", "|---:|---:|---:|---:|"]
+    for one in results["stores"]:
+        rebuilt = "" if one["rebuilt_s"] is None else f"{one['rebuilt_s']:.2f} s"
+        rows.append(
+            f"| {one['blocks']:,} | {one['median_s']:.2f} s | {rebuilt} | {one['peak_bytes'] / 1e6:,.0f} MB |"
+        )
+    return rows
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -132,7 +143,8 @@ def main() -> None:
     for size in map(int, options.sizes.split(",")):
         stores.append(measure(size, options.repeats, rebuild=size <= options.rebuild))
         print(json.dumps(stores[-1]), flush=True)
-    results = {"block_tokens": BLOCK_TOKENS, "stores": stores}
+    results = {"block_tokens": BLOCK_TOKENS, "threads": 1, "stores": stores}
+    print("\n".join(lines(results)))
     print(write_results("open_store", results, *([options.out] if options.out else [])))
 
 
