@@ -239,7 +239,7 @@ class KilledStore:
             "in_prefill": sum(not one.arrived_s for one in life.sent),
             "in_decode": sum(bool(one.arrived_s) and not one.ended for one in life.sent),
             "files": report.files,
-            "half_written": len(scan.temporary),
+            "half_written": 0 if life.starting else len(scan.temporary),
             "reported_saved": int(life.reported.get("headstart_ssd_saved_entries_total", 0)),
             "evicted": int(life.reported.get("headstart_ssd_evicted_entries_total", 0)),
         }
