@@ -10,8 +10,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+import endurance
+import open_store
 import same_bits
 import speed
+import ssd_restore
+import store_cost
 from machine import RESULTS
 from prefix_reuse import Record, summary
 
@@ -31,6 +35,34 @@ def reuse_table(records: list[Record]) -> str:
         row += [f"{one['read']:,}" for one in sums] + [f"{one['warm_s'] * 1e3:,.0f} ms" for one in sums]
         lines.append("| " + " | ".join(row) + " |")
     return "\n".join(lines)
+
+
+def kill_lines(results: dict[str, Any]) -> list[str]:
+    """What the kills have shown, as a Markdown table."""
+    landed = ", ".join(f"{what} {count}" for what, count in results["landed"].items())
+    return [
+        "| what | |",
+        "|---|---|",
+        f"| kills | {results['kills']} |",
+        f"| moments they hit (several at a time) | {landed} |",
+        f"| files read and checked | {results['files_checked']:,} |",
+        f"| writes that were broken off | {results['half_written']} |",
+        f"| answers compared with a clean server's | {results['answers_compared']:,} |",
+        f"| most tokens of a request that were lost | {results['missing_tokens_at_most']} |",
+        f"| oldest whole block that was lost | {results['oldest_missing_s'] * 1e3:.0f} ms before the kill |",
+        f"| problems | {len(results['problems'])} |",
+    ]
+
+
+SSD = {
+    "ssd_restore": ("Restore from the SSD", ssd_restore.lines),
+    "store_cost_smollm2": ("Cost of storing, SmolLM2", store_cost.lines),
+    "store_cost_gemma3": ("Cost of storing, Gemma 3", store_cost.lines),
+    "open_store": ("Opening a store", open_store.lines),
+    "endurance": ("Bytes written for a byte of new state", endurance.lines),
+    "kill_loop": ("Killed at random moments", kill_lines),
+}
+"""Tables about the SSD tier, by the name of their results."""
 
 
 def about(results: dict[str, Any]) -> str:
@@ -67,6 +99,14 @@ def sections(directory: Path) -> dict[str, str]:
             parts.append(f"**{results['model']}**\n\n" + "\n".join(lines) + f"\n\n{about(results)}")
     if parts:
         found["speed"] = "\n\n".join(parts)
+    tables = []
+    for name, (title, lines) in SSD.items():
+        path = directory / f"{name}.json"
+        if path.exists():
+            results = json.loads(path.read_text())
+            tables.append(f"**{title}**\n\n" + "\n".join(lines(results)) + f"\n\n{about(results)}")
+    if tables:
+        found["ssd"] = "\n\n".join(tables)
     return found
 
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -172,6 +173,23 @@ def stream(url: str, path: str, body: dict[str, Any]) -> tuple[list[dict[str, An
     return events, first_s, wall_s
 
 
+def counters(url: str) -> dict[str, float]:
+    """The unlabelled values of /metrics: totals and gauges."""
+    with urllib.request.urlopen(f"{url}/metrics", timeout=30) as reply:
+        lines = [line for line in reply.read().decode().splitlines() if line and not line.startswith("#")]
+    pairs = (line.rsplit(" ", 1) for line in lines if "{" not in line)
+    return {name: float(value) for name, value in pairs}
+
+
+def wait_written(url: str, timeout_s: float = 120) -> None:
+    """Waits until nothing is on its way to the SSD. Raises RuntimeError where that takes too long."""
+    deadline_s = time.monotonic() + timeout_s
+    while counters(url).get("headstart_ssd_unwritten_entries", 0):
+        if time.monotonic() > deadline_s:
+            raise RuntimeError(f"{url}: not everything was written to the SSD within {timeout_s} s")
+        time.sleep(0.05)
+
+
 @dataclass(frozen=True)
 class Setup:
     """What all servers of one comparison have in common. `slots`: requests at a time."""
@@ -186,14 +204,18 @@ class Setup:
 def headstart(setup: Setup, *flags: str) -> Iterator[Headstart]:
     """`headstart serve` with `setup` and further `flags`; it leaves nothing on disk unless they say so."""
     with tempfile.TemporaryDirectory() as base:
-        command = [
-            *(sys.executable, "-m", "headstart", "serve", "--port", "0", "--model", str(setup.model)),
-            *("--base-path", base, "--ssd-cache", "0"),
-            *("--ctx-size", str(setup.context_tokens), "--threads", str(setup.threads)),
-            *("--max-concurrent-requests", str(setup.slots), "--prefill-chunk", "512", *flags),
-        ]
+        command = headstart_command(setup, "--base-path", base, "--ssd-cache", "0", *flags)
         with _running(command) as url:
             yield Headstart(url)
+
+
+def headstart_command(setup: Setup, *flags: str) -> list[str]:
+    """The command line of `headstart serve` with `setup` on a free port; of equal flags the last counts."""
+    return [
+        *(sys.executable, "-m", "headstart", "serve", "--port", "0", "--model", str(setup.model)),
+        *("--ctx-size", str(setup.context_tokens), "--threads", str(setup.threads)),
+        *("--max-concurrent-requests", str(setup.slots), "--prefill-chunk", "512", *flags),
+    ]
 
 
 @contextmanager
@@ -210,16 +232,17 @@ def _running(command: list[str]) -> Iterator[str]:
     with tempfile.NamedTemporaryFile("w+b", suffix=".log") as log:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log)
         try:
-            yield _wait_ready(process, Path(log.name))
+            yield wait_ready(process, Path(log.name))
         finally:
             process.terminate()
             with suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=15)
+                process.wait(timeout=60)
             process.kill()
             process.wait()
 
 
-def _wait_ready(process: subprocess.Popen[bytes], log: Path) -> str:
+def wait_ready(process: subprocess.Popen[bytes], log: Path) -> str:
+    """The URL a server that writes to `log` says it is ready at. Raises RuntimeError where it ends first."""
     deadline_s = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline_s:
         ready = re.search(r"^ready +(http://[^/\s]+)", log.read_text(errors="replace"), re.MULTILINE)
@@ -227,5 +250,5 @@ def _wait_ready(process: subprocess.Popen[bytes], log: Path) -> str:
             return ready.group(1)
         if process.poll() is not None:
             break
-        time.sleep(0.1)
+        time.sleep(0.05)
     raise RuntimeError(f"the server did not start: {log.read_text(errors='replace')[-3000:]}")

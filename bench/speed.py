@@ -15,7 +15,6 @@ import statistics
 import subprocess
 import sys
 import time
-import urllib.request
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ import psutil
 
 from machine import write_results
 from models import MODELS, text_tokens
-from servers import Ask, Headstart, Reply, Server, Setup, headstart, llama_server
+from servers import Ask, Reply, Server, Setup, counters, headstart, llama_server
 from workloads import Source, Tokens
 
 HERE = Path(__file__).parent
@@ -144,9 +143,9 @@ def python_share(bench: Bench) -> dict[str, Any]:
     count = bench.sizes.decode
     with headstart(bench.setup(64 + count)) as server:
         bench.ask(server, 32, 4)
-        before = counters(server)
+        before = counters(server.url)
         replies = [bench.ask(server, 32, count) for _ in range(bench.sizes.repeats)]
-        spent = {name: value - before[name] for name, value in counters(server).items()}
+        spent = {name: value - before[name] for name, value in counters(server.url).items()}
     steps = spent["headstart_engine_steps_total"]
     outside_s = spent["headstart_scheduler_busy_seconds_total"] - spent["headstart_engine_seconds_total"]
     per_token_s = statistics.median(1 / decode_per_s(reply) for reply in replies)
@@ -157,13 +156,6 @@ def python_share(bench: Bench) -> dict[str, Any]:
         "bare_llama_decode_ms_per_token": bare_s * 1e3,
         "client_beyond_bare_ms_per_token": (per_token_s - bare_s) * 1e3,
     }
-
-
-def counters(server: Headstart) -> dict[str, float]:
-    """The unlabelled totals of /metrics."""
-    with urllib.request.urlopen(f"{server.url}/metrics", timeout=30) as reply:
-        lines = [line.split() for line in reply.read().decode().splitlines() if not line.startswith("#")]
-    return {name: float(value) for name, value in lines if name.endswith("_total")}
 
 
 def bare_decode_s(bench: Bench) -> float:

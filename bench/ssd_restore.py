@@ -1,13 +1,21 @@
 """How fast does state come back from the SSD, against plainly reading the same files?
 
-    python bench/ssd_restore.py [--tokens 1024,4096,16384,30720] [--directory DIR]
+    python bench/ssd_restore.py                             both parts, about 8 minutes on two cores
+    python bench/ssd_restore.py --only files                a minute, 5 GB on the disk at most
+    python bench/ssd_restore.py --only restart --restart smollm2:500
 
-State as large as that of SmolLM2-135M (30 layers, keys and values of 3 heads of 64 halves: 23,040 bytes
-a token) in blocks of 256 tokens. Before every run the files are dropped from the page cache
-(posix_fadvise DONTNEED). Compared, in turns: a loop that reads each file into one buffer and does nothing
-with it, in the order of the prompt; and a fetch, which reads, checks every byte against its checksum, and
-stores the rows in the RAM tier. `share` is the fetch's throughput over the plain read's. `warm_share` is
-the same with the files left in the page cache, where no medium hides the work of checking and copying.
+files: state as large as that of SmolLM2-135M (30 layers, keys and values of 3 heads of 64 halves: 23,040
+bytes a token) in blocks of 256 tokens. Before every run the files are dropped from the page cache
+(posix_fadvise DONTNEED; what lies below, a virtual machine's host for instance, may have a cache of its
+own). Compared, in turns: a loop that reads each file into one buffer and does nothing with it, in the order
+of the prompt; and a fetch, which reads, checks every byte against its checksum, and stores the rows in the
+RAM tier. `share` is the fetch's throughput over the plain read's. `warm` is the same with the files left in
+the page cache, where no medium hides the work of checking and copying.
+
+restart: `headstart serve` reads a prompt cold, is stopped, and gets the same prompt again after a start, with
+its files dropped from the page cache: time to the first token, tokens computed, and whether text and
+log-probabilities are those of the first reply. A third start gets the prompt with its last 8 tokens
+changed, so that no stored end helps.
 """
 
 from __future__ import annotations
@@ -25,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 
 from headstart.prefix.block import Plane, RowBytes, StateLayout
 from headstart.prefix.cache import PrefixCache
@@ -33,6 +42,7 @@ from headstart.prefix.plan import PromptHints
 from headstart.prefix.ssd_tier import SsdSettings, SsdTier
 from headstart.prefix.tokens import TokenRun
 from machine import write_results
+from restart import forget, restart
 
 BLOCK_TOKENS = 256
 LAYERS, ROW_BYTES = 30, 384
@@ -66,14 +76,6 @@ def fill(directory: Path, prompt: TokenRun) -> list[Path]:
     paths = [tier.files.path(NAMESPACE, node.key) for node in blocks]
     tier.close()
     return paths
-
-
-def forget(paths: list[Path]) -> None:
-    """Drops the files from the page cache."""
-    for path in paths:
-        file = os.open(path, os.O_RDONLY)
-        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
-        os.close(file)
 
 
 def plain_read(paths: list[Path]) -> float:
@@ -133,18 +135,69 @@ def measure(base: Path, tokens: int, repeats: int) -> dict[str, Any]:
     return result
 
 
+def lines(results: dict[str, Any]) -> list[str]:
+    """The results as Markdown tables."""
+    rows = []
+    if results.get("files"):
+        rows += ["| tokens | bytes | plain read | restore to RAM | share | share, page cache warm |"]
+        rows += ["|---:|---:|---:|---:|---:|---:|"]
+    for one in results.get("files", []):
+        cold, warm = one["cold"], one["warm"]
+        rows.append(
+            f"| {one['tokens']:,} | {one['bytes'] / 1e6:,.0f} MB | {cold['read_mb_per_s']:,} MB/s | "
+            f"{cold['restore_mb_per_s']:,} MB/s | {cold['share']:.0%} | {warm['share']:.0%} |"
+        )
+    if results.get("restart"):
+        rows += [
+            "",
+            "| model, tokens | TTFT cold | TTFT after restart | ratio | computed | SSD into engine |",
+        ]
+        rows[-1] += " same text, log-probabilities |"
+        rows += ["|---|---:|---:|---:|---:|---:|---|"]
+    for one in results.get("restart", []):
+        name = f"{one['model']}, {one['prompt_tokens']:,}"
+        same = f"{_yes(one['same_text'])}, {_yes(one['same_logprobs'])}"
+        for what, kind in (("", "restart"), (", other end", "restart_changed_end")):
+            warm = one[kind]
+            rows.append(
+                f"| {name}{what} | {one['cold']['first_token_s']:.2f} s | {warm['first_token_s']:.3f} s | "
+                f"1/{one[f'cold_over_{kind}']:.0f} | {warm['computed_tokens']} | "
+                f"{warm['into_engine_mb_per_s']} MB/s | {'' if what else same} |"
+            )
+    return rows
+
+
+def _yes(value: bool) -> str:
+    return "yes" if value else "no"
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--tokens", default="1024,4096,16384,30720")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--directory", type=Path, help="where the store is made (default: temporary files)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", choices=("files", "restart"), help="one part (default: both)")
+    parser.add_argument("--tokens", default="1024,4096,16384,102400", help="of `files`")
+    parser.add_argument("--repeats", type=int, default=5, help="of `files` (default: 5)")
+    parser.add_argument("--restart", default="smollm2:7000,gemma3:20000", help="models and prompt tokens")
+    parser.add_argument("--threads", type=int, default=psutil.cpu_count(logical=False) or 1)
+    parser.add_argument("--directory", type=Path, help="where stores are made (default: temporary files)")
+    parser.add_argument("--out", type=Path, help="folder for the results (default: bench/results)")
     options = parser.parse_args()
-    runs = []
-    with tempfile.TemporaryDirectory(prefix="headstart-restore-", dir=options.directory) as base:
-        for tokens in options.tokens.split(","):
-            runs.append(measure(Path(base), int(tokens), options.repeats))
-            print(json.dumps(runs[-1]), flush=True)
-    print(write_results("ssd_restore", {"row_bytes": LAYOUT.row_bytes, "runs": runs}))
+    results: dict[str, Any] = {"row_bytes": LAYOUT.row_bytes, "threads": options.threads}
+    if options.only != "restart":
+        results["files"] = []
+        with tempfile.TemporaryDirectory(prefix="headstart-restore-", dir=options.directory) as base:
+            for tokens in options.tokens.split(","):
+                results["files"].append(measure(Path(base), int(tokens), options.repeats))
+                print(json.dumps(results["files"][-1]), flush=True)
+    if options.only != "files":
+        results["restart"] = []
+        for part in options.restart.split(","):
+            name, _, tokens = part.partition(":")
+            results["restart"].append(restart(name, int(tokens), options.threads, options.directory))
+            print(json.dumps(results["restart"][-1]), flush=True)
+    print("\n".join(lines(results)))
+    print(write_results("ssd_restore", results, *([options.out] if options.out else [])))
 
 
 if __name__ == "__main__":

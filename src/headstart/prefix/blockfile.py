@@ -25,9 +25,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -68,8 +67,7 @@ class BlockFileError(Exception):
         self.tensor = tensor
 
 
-@dataclass(frozen=True)
-class Head:
+class Head(NamedTuple):
     """What an entry is. `tokens` are token bytes (see `keys`): a block's own, or a mark's tail."""
 
     kind: EntryKind

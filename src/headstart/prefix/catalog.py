@@ -12,15 +12,15 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from headstart.prefix.blockfile import EntryKind, Head
 
 SCHEMA_VERSION = 1
 _CHECKPOINT_PAGES = 256
 _SCHEMA = """
-CREATE TABLE IF NOT EXISTS namespaces (id INTEGER PRIMARY KEY, name BLOB NOT NULL UNIQUE);
+CREATE TABLE IF NOT EXISTS namespaces (id INTEGER PRIMARY KEY, name BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS entries (
     key BLOB PRIMARY KEY,
     namespace INTEGER NOT NULL,
@@ -33,8 +33,10 @@ CREATE TABLE IF NOT EXISTS entries (
     nbytes INTEGER NOT NULL,
     hits INTEGER NOT NULL,
     used_s REAL NOT NULL
-) WITHOUT ROWID;
+);
 """
+"""A row has a rowid, so that rows lie packed in the order they came; in a tree by key, each of this size
+would take an overflow page of its own."""
 _KINDS = (EntryKind.BLOCK, EntryKind.CHECKPOINT, EntryKind.LOGITS)
 _COLUMNS = "key, namespace, kind, parent, level, tokens, canonical, stop, nbytes, hits, used_s"
 
@@ -43,8 +45,7 @@ class CatalogDamagedError(Exception):
     """The catalog cannot be used and has to be made anew from the files."""
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(NamedTuple):
     """One stored entry. `nbytes`: size of its file. `used_s`: Unix time of its last use."""
 
     key: bytes
@@ -103,10 +104,10 @@ class Catalog:
             raise CatalogDamagedError(f"catalog version {version}, this version reads {SCHEMA_VERSION}")
 
     def listed(self) -> Iterator[Listed]:
-        """Every entry, parents before children. Raises CatalogDamagedError."""
+        """Every entry, in no order that means anything. Raises CatalogDamagedError."""
         names = {number: name for name, number in self._namespaces.items()}
         try:
-            rows = self._db.execute(f"SELECT {_COLUMNS} FROM entries ORDER BY level, kind")
+            rows = self._db.execute(f"SELECT {_COLUMNS} FROM entries")
             for key, space, kind, parent, level, tokens, canonical, stop, nbytes, hits, used_s in rows:
                 head = Head(_KINDS[kind], names[space], parent, tokens, level, bool(canonical), stop)
                 yield Listed(key, head, nbytes, int(hits), float(used_s))
