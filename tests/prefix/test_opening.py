@@ -138,6 +138,19 @@ def test_a_damaged_catalog_goes_with_its_log(late: bool, read_only: bool, store:
         assert set(rows(store)) == {FIRST.key, SECOND.key, OTHER.key}
 
 
+def test_the_log_of_a_damaged_catalog_does_not_bring_its_rows_back(tmp_path: Path, store: Path) -> None:
+    """As a kill leaves it: all that was committed is in the log."""
+    catalog = Catalog(tmp_path / CATALOG)
+    catalog.put([Listed(b"of old", FIRST, 1, 0, 1.0)])
+    catalog.commit()
+    log = (tmp_path / (CATALOG + "-wal")).read_bytes()
+    catalog.close()
+    (store / CATALOG).write_bytes(b"\xff" * 4096)
+    (store / (CATALOG + "-wal")).write_bytes(log[:-2000])
+    assert opened(store)[0].entries == 3
+    assert set(rows(store)) == {FIRST.key, SECOND.key, OTHER.key}
+
+
 def test_a_damaged_catalog_counts_as_such_without_any_entry(tmp_path: Path) -> None:
     (tmp_path / CATALOG).write_bytes(b"garbage" * 1000)
     assert opened(tmp_path)[0].rebuilt

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -208,3 +209,56 @@ def test_a_crash_at_any_step_costs_nothing_committed(step: Step, after: int, tmp
 
 def test_heads_are_of_their_tokens() -> None:
     assert isinstance(save(1).head, Head)
+
+
+def test_a_row_is_gone_for_good_before_its_file(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed: list[int] = []
+    remove = made.files.remove
+
+    def look(namespace: bytes, key: bytes) -> None:
+        reader = Catalog(made.directory / CATALOG, read_only=True)
+        listed.append(len(list(reader.listed())))
+        reader.close()
+        remove(namespace, key)
+
+    monkeypatch.setattr(made.files, "remove", look)
+    made.writer.offer(save(1))
+    assert made.writer.flush(timeout_s=10)
+    made.writer.remove(Remove(MY, block_head(run(1)).key))
+    assert made.writer.flush(timeout_s=10)
+    assert listed == [0] and list(made.files.found()) == []
+
+
+def test_a_file_that_cannot_be_removed_stops_nothing(
+    made: Made, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(made.files, "remove", refuse)
+    made.writer.remove(Remove(MY, b"any"))
+    made.writer.offer(save(1))
+    assert made.writer.flush(timeout_s=10)
+    assert len(made.writer.answers()) == 1 and "could not be removed" in caplog.text
+
+
+def test_the_row_has_the_size_uses_and_time_of_the_file(made: Made) -> None:
+    made.writer.offer(replace(save(1), hits=5))
+    assert made.writer.flush(timeout_s=10)
+    (answer,) = made.writer.answers()
+    reader = Catalog(made.directory / CATALOG, read_only=True)
+    (row,) = reader.listed()
+    reader.close()
+    assert (row.nbytes, row.hits) == (answer.file_bytes, 5)
+    assert abs(row.used_s - time.time()) < 60
+
+
+def test_the_queue_is_full_at_its_size_and_half_full_at_half(tmp_path: Path) -> None:
+    made = Made(tmp_path, queue_bytes=2 * SIZE)
+    made.faults.delay(Step.OPEN, 0.3)
+    assert made.writer.offer(save(1))
+    assert made.writer.has_room and made.writer.takes(SIZE) and not made.writer.takes(SIZE + 1)
+    assert made.writer.offer(save(2))
+    assert not made.writer.has_room and not made.writer.takes(1)
+    assert made.writer.queued == 2
+    assert set(made.end()) == heads(1, 2)
