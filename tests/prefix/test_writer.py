@@ -262,3 +262,27 @@ def test_the_queue_is_full_at_its_size_and_half_full_at_half(tmp_path: Path) -> 
     assert not made.writer.has_room and not made.writer.takes(1)
     assert made.writer.queued == 2
     assert set(made.end()) == heads(1, 2)
+
+
+def test_flushing_waits_for_the_commit(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = made.catalog.commit
+
+    def slow() -> None:
+        time.sleep(0.3)
+        commit()
+
+    monkeypatch.setattr(made.catalog, "commit", slow)
+    made.writer.offer(save(1))
+    assert made.writer.flush(timeout_s=10)
+    reader = Catalog(made.directory / CATALOG, read_only=True)
+    assert [row.key for row in reader.listed()] == list(heads(1))
+    reader.close()
+
+
+def test_whoever_waits_is_told_of_every_answer(made: Made) -> None:
+    told: list[int] = []
+    made.writer.on_answer = lambda: told.append(len(made.writer.answers()))
+    for number in range(3):
+        made.writer.offer(save(number))
+    made.writer.close()
+    assert len(told) == 3 and sum(told) == 3
