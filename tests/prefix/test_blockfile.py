@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +21,7 @@ from headstart.prefix.blockfile import (
     CHECKSUM_BYTES,
     FORMAT,
     LENGTH_BYTES,
+    MAX_HEADER_BYTES,
     Array,
     BlockFileError,
     Damage,
@@ -27,6 +31,7 @@ from headstart.prefix.blockfile import (
     decode_head,
     encode,
     file_bytes,
+    plane_tensors,
 )
 from headstart.prefix.keys import chain_key, token_bytes
 from headstart.prefix.tokens import token_run
@@ -151,12 +156,124 @@ def test_a_header_that_is_none(text: bytes) -> None:
     assert caught.value.damage is Damage.CORRUPT
 
 
+Change = Callable[[dict[str, Any]], object]
+
+
+def with_header(data: bytes, change: Change) -> np.ndarray:  # type: ignore[type-arg]
+    """`data` with another header, whose checksum is right: what damage never makes, but malice may."""
+    length = int.from_bytes(data[:LENGTH_BYTES], "little")
+    header = json.loads(data[LENGTH_BYTES : LENGTH_BYTES + length])
+    zeros = "0" * 2 * CHECKSUM_BYTES
+    header["__metadata__"]["header"] = zeros
+    change(header)
+    text = json.dumps(header, separators=(",", ":")).encode()
+    digest = blake3(text).digest(CHECKSUM_BYTES).hex()
+    text = text.replace(f'"header":"{zeros}"'.encode(), f'"header":"{digest}"'.encode())
+    return np.frombuffer(
+        len(text).to_bytes(LENGTH_BYTES, "little") + text + data[LENGTH_BYTES + length :], np.uint8
+    )
+
+
+def tensor(name: str, **fields: object) -> Change:
+    return lambda header: header[name].update(fields)
+
+
+def metadata(**fields: object) -> Change:
+    return lambda header: header["__metadata__"].update(fields)
+
+
+def without(field: str) -> Change:
+    return lambda header: header["__metadata__"].pop(field)
+
+
+FIELDS = ("kind", "namespace", "parent", "level", "canonical", "stop", "checksums")
+NO_SENSE: dict[str, Change] = {
+    **{f"without {field}": without(field) for field in FIELDS},
+    **{f"{field} no text": metadata(**{field: []}) for field in FIELDS if field != "canonical"},
+    "no tokens": lambda header: header.pop("tokens"),
+    "no field of a tensor": lambda header: header["plane.v"].pop("shape"),
+    "a list for a tensor": lambda header: header.update({"plane.v": []}),
+    "unknown kind": metadata(kind="row"),
+    "level below 0": metadata(level="-1"),
+    "level of 100 digits": metadata(level="1" * 100),
+    "half a character": metadata(stop="\ud800"),
+    "deep checksums": metadata(checksums="[" * 100_000),
+    "no checksums": metadata(checksums="{}"),
+    "checksum of the tokens alone": lambda header: metadata(
+        checksums=json.dumps({"tokens": json.loads(header["__metadata__"]["checksums"])["tokens"]})
+    )(header),
+    "unknown type": tensor("plane.v", dtype="F64"),
+    "type that is none": tensor("plane.v", dtype=[]),
+    "other shape": tensor("plane.k", shape=[3, 3]),
+    "endless shape": tensor("plane.k", shape=[float("inf")]),
+    "shape below 0": tensor("plane.k", shape=[-1, -12]),
+    "too many axes": tensor("plane.k", shape=[1] * 70 + [12]),
+    "begins before the tensors": tensor("plane.k", data_offsets=[-5, 7]),
+    "begins before the file": tensor("tokens", data_offsets=[-(10**6), 12 - 10**6]),
+    "ends behind the file": tensor("plane.v", data_offsets=[10**30, 10**30 + 6]),
+    "tokens behind the file": tensor("tokens", data_offsets=[10**30, 10**30 + 12]),
+}
+
+
+@pytest.mark.parametrize("name", NO_SENSE)
+def test_a_whole_header_that_makes_no_sense_is_damage(name: str) -> None:
+    data = with_header(whole(HEAD, PLANES).tobytes(), NO_SENSE[name])
+    with pytest.raises(BlockFileError) as caught:
+        decode(data)
+    assert caught.value.damage is Damage.CORRUPT
+
+
+def test_a_checksum_that_is_missing_is_wrong() -> None:
+    """Of the tokens, in the head too."""
+    data = with_header(whole(HEAD, PLANES).tobytes(), NO_SENSE["no checksums"])
+    with pytest.raises(BlockFileError, match="checksum of tensor tokens"):
+        decode_head(data)
+
+
+def test_the_head_alone_has_its_tokens_checked() -> None:
+    data = whole(HEAD, PLANES).copy()
+    data[len(data) - 19] ^= 1
+    with pytest.raises(BlockFileError, match="checksum of tensor tokens") as caught:
+        decode_head(data)
+    assert caught.value.tensor == "tokens"
+    with pytest.raises(BlockFileError, match="ends inside tensor tokens") as caught:
+        decode_head(data[: len(data) - 22])
+    assert caught.value.tensor == "tokens"
+
+
+def test_without_the_tensors_checksums_all_else_is_checked() -> None:
+    data = whole(HEAD, PLANES).copy()
+    data[len(data) - 1] ^= 1
+    assert decode(data, verify=False)[0] == HEAD
+    for length in range(len(data)):
+        with pytest.raises(BlockFileError):
+            decode(data[:length], verify=False)
+    data[len(data) - 19] ^= 1
+    with pytest.raises(BlockFileError, match="tensor tokens"):
+        decode(data, verify=False)
+
+
+def test_a_header_beyond_all_bounds_is_not_looked_at() -> None:
+    data = np.zeros(MAX_HEADER_BYTES + 100, np.uint8)
+    data[:LENGTH_BYTES] = np.frombuffer((MAX_HEADER_BYTES + 1).to_bytes(LENGTH_BYTES, "little"), np.uint8)
+    with pytest.raises(BlockFileError, match="does not fit"):
+        decode(data)
+
+
+def test_planes_have_the_names_of_their_layout() -> None:
+    planes = [*PLANES.values()]
+    assert [name for name, _ in plane_tensors(["k", "v"], planes)] == ["plane.k", "plane.v"]
+    with pytest.raises(ValueError, match="shorter"):
+        list(plane_tensors(["k", "v"], planes[:1]))
+
+
 def test_keys_tell_kinds_tokens_and_parents_apart() -> None:
     assert HEAD.key == chain_key(HEAD.parent, HEAD.tokens)
     other_parent = Head(EntryKind.BLOCK, HEAD.namespace, b"q" * 32, HEAD.tokens, 2)
     other_tokens = Head(EntryKind.BLOCK, HEAD.namespace, HEAD.parent, HEAD.tokens[:-4], 2)
-    keys = {head.key for head in (HEAD, CHECKPOINT, LOGITS, other_parent, other_tokens)}
-    assert len(keys) == 5
+    marks = [replace(mark, parent=b"q" * 32) for mark in (CHECKPOINT, LOGITS)]
+    keys = {head.key for head in (HEAD, CHECKPOINT, LOGITS, other_parent, other_tokens, *marks)}
+    assert len(keys) == 7
 
 
 @given(

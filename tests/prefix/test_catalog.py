@@ -7,7 +7,9 @@ import sqlite3
 import stat
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,6 +38,45 @@ def test_rows_come_back(tmp_path: Path) -> None:
     found = list(catalog.listed())
     assert sorted(found, key=lambda r: r.key) == sorted(rows, key=lambda r: r.key)
     catalog.close()
+
+
+def test_a_row_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
+    catalog = Catalog(tmp_path / "c")
+    catalog.put([row(1)])
+    catalog.put([replace(row(1), nbytes=7, hits=3)])
+    assert list(catalog.listed()) == [replace(row(1), nbytes=7, hits=3)]
+    catalog.close()
+
+
+def test_what_was_committed_survives_a_kill_and_most_losses_of_power(tmp_path: Path) -> None:
+    catalog = Catalog(tmp_path / "c")
+    values = [
+        catalog._db.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("journal_mode", "synchronous", "wal_autocheckpoint")
+    ]
+    assert values == ["wal", 1, 256]
+    catalog.close()
+
+
+def test_closing_lets_go_even_where_committing_fails(tmp_path: Path) -> None:
+    catalog = Catalog(tmp_path / "c")
+    catalog.put([row(1)])
+    inner = catalog._db
+    catalog._db = Refusing(inner)  # type: ignore[assignment]
+    with pytest.raises(sqlite3.OperationalError, match="full"):
+        catalog.close()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        inner.execute("SELECT 1")
+
+
+class Refusing:
+    """A database whose medium is full."""
+
+    def __init__(self, inner: sqlite3.Connection) -> None:
+        self.close = inner.close
+
+    def commit(self) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
 
 
 def test_uses_and_removals_are_kept(tmp_path: Path) -> None:
@@ -108,6 +149,30 @@ def text_for_a_number(path: Path) -> None:
     db.close()
 
 
+def no_version(path: Path) -> None:
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version=0")
+    db.close()
+
+
+def unknown_kind(path: Path) -> None:
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE entries SET kind=9")
+    db.close()
+
+
+def text_for_a_count(path: Path) -> None:
+    with sqlite3.connect(path) as db:
+        db.execute("UPDATE entries SET hits='x'")
+    db.close()
+
+
+def torn_page(path: Path) -> None:
+    """The last page is that of the rows; what is read before them is whole."""
+    data = path.read_bytes()
+    path.write_bytes(data[:-4096] + b"\xff" * 4096)
+
+
 def a_folder(path: Path) -> None:
     path.unlink()
     path.mkdir()
@@ -119,9 +184,13 @@ def a_folder(path: Path) -> None:
         garbage,
         beginning_of_one,
         other_version,
+        no_version,
         other_database,
         unknown_namespace,
         text_for_a_number,
+        unknown_kind,
+        text_for_a_count,
+        torn_page,
         a_folder,
     ],
 )
@@ -133,6 +202,26 @@ def test_a_damaged_catalog_says_so(damage: Callable[[Path], None], read_only: bo
     damage(tmp_path / "c")
     with pytest.raises(CatalogDamagedError):
         list(Catalog(tmp_path / "c", read_only=read_only).listed())
+
+
+@pytest.mark.parametrize("damage", [None, garbage, other_version])
+def test_the_copy_that_is_read_does_not_stay(
+    damage: Callable[[Path], None] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies = tmp_path / "copies"
+    copies.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(copies))
+    Catalog(tmp_path / "c").close()
+    if damage is not None:
+        damage(tmp_path / "c")
+        with pytest.raises(CatalogDamagedError) as caught:
+            Catalog(tmp_path / "c", read_only=True)
+        assert list(copies.iterdir()) == [], caught
+    else:
+        reader = Catalog(tmp_path / "c", read_only=True)
+        assert len(list(copies.iterdir())) == 1
+        reader.close()
+        assert list(copies.iterdir()) == []
 
 
 def test_reading_alone_changes_nothing(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -11,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from headstart.errors import ConfigError
@@ -46,6 +49,7 @@ def test_what_is_written_is_found_and_read(tmp_path: Path) -> None:
     assert (found.namespace, found.key, found.nbytes) == (HEAD.namespace, HEAD.key, size)
     assert files.head_of(found) == (HEAD, size)
     assert files.check(found) == size == found.path.stat().st_size
+    assert found.modified_s == found.path.stat().st_mtime
     assert (read(files) == ROWS["plane.k"]).all()
     files.remove(HEAD.namespace, HEAD.key)
     assert list(files.found()) == []
@@ -53,13 +57,15 @@ def test_what_is_written_is_found_and_read(tmp_path: Path) -> None:
 
 
 def test_many_and_large_tensors_are_written_whole(tmp_path: Path) -> None:
-    """More buffers than one call of the system takes, and one larger than most."""
-    rows = {f"plane.{n}": np.full((3, 5), n % 251, np.uint8) for n in range(700)}
+    """More buffers than one call of the system takes, and one larger than most; the header is long."""
+    rows = {f"plane.{n}": np.full((3, 5), n % 251, np.uint8) for n in range(1100)}
     rows["plane.k"] = np.random.default_rng(0).integers(0, 255, (3, 3 << 20)).astype(np.uint8)
     files = SsdFiles(tmp_path)
-    files.write(HEAD, rows)
+    size = files.write(HEAD, rows)
     _, tensors = files.read(HEAD.namespace, HEAD.key, EntryKind.BLOCK)
     assert all((tensors[name] == array).all() for name, array in rows.items())
+    (found,) = files.found()
+    assert files.head_of(found) == (HEAD, size)
 
 
 def test_nobody_else_can_read_it(tmp_path: Path) -> None:
@@ -76,6 +82,12 @@ def test_nobody_else_can_read_it(tmp_path: Path) -> None:
     assert stat.S_IMODE((tmp_path / "store").stat().st_mode) == 0o700
 
 
+def test_a_directory_that_was_open_to_others_is_closed_to_them(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    SsdFiles(tmp_path).close()
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o700
+
+
 def test_a_second_owner_is_told_who_has_it(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from headstart.prefix.ssd import SsdFiles\n"
@@ -85,14 +97,18 @@ def test_a_second_owner_is_told_who_has_it(tmp_path: Path) -> None:
         [sys.executable, "-c", code, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert child.stdout is not None and child.stdout.readline() == "held\n"
+    before = psutil.Process().num_fds()
     with pytest.raises(ConfigError, match=f"in use by process {child.pid}"):
         SsdFiles(tmp_path)
+    assert psutil.Process().num_fds() == before
     SsdFiles(tmp_path, read_only=True)
     child.kill()
     child.wait()
     assert (tmp_path / LOCK).read_text() == f"{child.pid}\n", "the dead owner's lock file is still there"
+    (tmp_path / LOCK).write_text("of a number that is longer\n")
     files = SsdFiles(tmp_path)
     assert (tmp_path / LOCK).read_text() == f"{os.getpid()}\n"
+    files.close()
     files.close()
     SsdFiles(tmp_path).close()
 
@@ -103,6 +119,8 @@ def test_a_place_that_cannot_be_used_says_why(tmp_path: Path) -> None:
         SsdFiles(tmp_path / "file")
     with pytest.raises(ConfigError, match="does not exist"):
         SsdFiles(tmp_path / "none", read_only=True)
+    with pytest.raises(ConfigError, match="does not exist"):
+        SsdFiles(tmp_path / "file", read_only=True)
     assert not (tmp_path / "none").exists()
 
 
@@ -130,6 +148,17 @@ def test_what_a_dead_process_of_the_same_id_left_is_no_obstacle(tmp_path: Path) 
     assert_clean(tmp_path)
 
 
+def test_a_link_in_the_place_of_a_temporary_file_is_not_written_through(tmp_path: Path) -> None:
+    files = SsdFiles(tmp_path / "store")
+    (tmp_path / "mine").write_text("kept")
+    path = files.path(HEAD.namespace, HEAD.key)
+    path.parent.mkdir(parents=True)
+    path.with_name(f"{TEMPORARY}{os.getpid()}-{path.name}").symlink_to(tmp_path / "mine")
+    files.write(HEAD, ROWS)
+    assert (tmp_path / "mine").read_text() == "kept"
+    read(files)
+
+
 def test_the_directory_may_vanish(tmp_path: Path) -> None:
     files = SsdFiles(tmp_path)
     files.write(HEAD, ROWS)
@@ -150,6 +179,18 @@ def as_folder(path: Path) -> None:
     path.mkdir()
 
 
+def as_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def as_socket(path: Path) -> None:
+    """Bound by its name alone: the whole path is longer than those of sockets may be."""
+    path.unlink()
+    with contextlib.chdir(path.parent), socket.socket(socket.AF_UNIX) as bound:
+        bound.bind(path.name)
+
+
 def rewritten(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
     return lambda path: path.write_bytes(change(path.read_bytes())) and None  # type: ignore[return-value]
 
@@ -159,6 +200,8 @@ def rewritten(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
     [
         (as_link, Reason.CORRUPT),
         (as_folder, Reason.CORRUPT),
+        (as_pipe, Reason.CORRUPT),
+        (as_socket, Reason.CORRUPT),
         (Path.unlink, Reason.IO_ERROR),
         (rewritten(lambda data: b""), Reason.CORRUPT),
         (rewritten(lambda data: data[: len(data) // 10]), Reason.CORRUPT),
@@ -174,12 +217,29 @@ def test_what_is_wrong_with_a_file_is_told(
     files = SsdFiles(tmp_path)
     files.write(HEAD, ROWS)
     path = files.path(HEAD.namespace, HEAD.key)
+    (found,) = files.found()
     damage(path)
     assert reason_of(files) is reason
+    for look in (files.head_of, files.check):
+        with pytest.raises((StoreFileError, FileNotFoundError)) as caught:
+            look(found)
+        told = caught.value.reason if isinstance(caught.value, StoreFileError) else Reason.IO_ERROR
+        assert told is reason and path.name in str(caught.value)
+    assert all((found.nbytes >= 0) == (path.is_file() and not path.is_symlink()) for found in files.found())
     files.remove(HEAD.namespace, HEAD.key)
-    assert not os.path.lexists(path)
+    assert not os.path.lexists(path) and not list(path.parent.glob(".aside-*"))
     files.write(HEAD, ROWS)
     read(files)
+
+
+def test_a_link_to_a_folder_goes_and_the_folder_stays(tmp_path: Path) -> None:
+    files = SsdFiles(tmp_path / "store")
+    (tmp_path / "mine").mkdir()
+    path = files.path(HEAD.namespace, HEAD.key)
+    path.parent.mkdir(parents=True)
+    path.symlink_to(tmp_path / "mine")
+    files.remove(HEAD.namespace, HEAD.key)
+    assert list(path.parent.iterdir()) == [] and (tmp_path / "mine").is_dir()
 
 
 def test_a_folder_with_things_in_it_is_moved_aside(tmp_path: Path) -> None:
@@ -212,6 +272,28 @@ def test_files_that_change_places_are_found_out(tmp_path: Path) -> None:
             files.check(found)
         with pytest.raises(StoreFileError, match="another entry"):
             files.head_of(found)
+
+
+def test_an_entry_of_another_kind_than_was_asked_for(tmp_path: Path) -> None:
+    files = SsdFiles(tmp_path)
+    files.write(HEAD, ROWS)
+    with pytest.raises(StoreFileError, match="another entry") as caught:
+        files.read(HEAD.namespace, HEAD.key, EntryKind.LOGITS)
+    assert caught.value.reason is Reason.CORRUPT
+
+
+def test_the_tensor_at_fault_is_named_and_nothing_stays_open(tmp_path: Path) -> None:
+    files = SsdFiles(tmp_path)
+    files.write(HEAD, ROWS)
+    (found,) = files.found()
+    found.path.write_bytes(found.path.read_bytes()[:-1] + b"x")
+    before = psutil.Process().num_fds()
+    for look in (lambda: read(files), lambda: files.check(found)):
+        with pytest.raises(StoreFileError, match="tensor plane") as caught:
+            look()
+        assert (caught.value.reason, caught.value.tensor) == (Reason.CORRUPT, "plane.k")
+    assert files.head_of(found) == (HEAD, found.nbytes)
+    assert psutil.Process().num_fds() == before
 
 
 def test_reads_that_go_wrong(tmp_path: Path) -> None:
@@ -250,8 +332,17 @@ def test_names_of_other_things_are_not_looked_at(tmp_path: Path) -> None:
     assert files.scan().temporary == [temporary]
 
 
+def test_links_to_folders_are_not_looked_into(tmp_path: Path) -> None:
+    other = SsdFiles(tmp_path / "other")
+    other.write(HEAD, ROWS)
+    files = SsdFiles(tmp_path / "store")
+    (tmp_path / "store" / HEAD.namespace.hex()).symlink_to(tmp_path / "other" / HEAD.namespace.hex())
+    assert list(files.found()) == []
+
+
 def test_space_on_disk_is_counted_in_whole_units() -> None:
     assert disk_bytes(1, 0) == disk_bytes(4096, 0)
     assert disk_bytes(4097, 0) == disk_bytes(4096, 0) + 4096
+    assert disk_bytes(1, 0) >= 4096 + 500, "the row in the catalog"
     assert disk_bytes(1, 1024) > disk_bytes(1, 0) + 1024
     assert entry_files(Path("/nonexistent")) == []

@@ -60,15 +60,6 @@ def made(tmp_path: Path) -> Iterator[Made]:
     made.files.close()
 
 
-def test_the_catalog_has_the_uses_an_entry_came_with(made: Made, tmp_path: Path) -> None:
-    """The order of use is that of the index, not that of the writes."""
-    made.writer.offer(replace(save(1), hits=3, used_s=17.0))
-    assert made.writer.flush(timeout_s=10)
-    rows = Catalog(tmp_path / CATALOG, read_only=True)
-    assert [(row.hits, row.used_s) for row in rows.listed()] == [(3, 17.0)]
-    rows.close()
-
-
 def heads(*numbers: int) -> set[bytes]:
     return {block_head(run(number)).key for number in numbers}
 
@@ -218,3 +209,80 @@ def test_a_crash_at_any_step_costs_nothing_committed(step: Step, after: int, tmp
 
 def test_heads_are_of_their_tokens() -> None:
     assert isinstance(save(1).head, Head)
+
+
+def test_a_row_is_gone_for_good_before_its_file(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed: list[int] = []
+    remove = made.files.remove
+
+    def look(namespace: bytes, key: bytes) -> None:
+        reader = Catalog(made.directory / CATALOG, read_only=True)
+        listed.append(len(list(reader.listed())))
+        reader.close()
+        remove(namespace, key)
+
+    monkeypatch.setattr(made.files, "remove", look)
+    made.writer.offer(save(1))
+    assert made.writer.flush(timeout_s=10)
+    made.writer.remove(Remove(MY, block_head(run(1)).key))
+    assert made.writer.flush(timeout_s=10)
+    assert listed == [0] and list(made.files.found()) == []
+
+
+def test_a_file_that_cannot_be_removed_stops_nothing(
+    made: Made, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(made.files, "remove", refuse)
+    made.writer.remove(Remove(MY, b"any"))
+    made.writer.offer(save(1))
+    assert made.writer.flush(timeout_s=10)
+    assert len(made.writer.answers()) == 1 and "could not be removed" in caplog.text
+
+
+def test_the_row_has_the_size_of_the_file_and_the_uses_the_entry_came_with(made: Made) -> None:
+    """The order of use is that of the index, not that of the writes."""
+    made.writer.offer(replace(save(1), hits=5, used_s=17.0))
+    assert made.writer.flush(timeout_s=10)
+    (answer,) = made.writer.answers()
+    reader = Catalog(made.directory / CATALOG, read_only=True)
+    (row,) = reader.listed()
+    reader.close()
+    assert (row.nbytes, row.hits, row.used_s) == (answer.file_bytes, 5, 17.0)
+
+
+def test_the_queue_is_full_at_its_size_and_half_full_at_half(tmp_path: Path) -> None:
+    made = Made(tmp_path, queue_bytes=2 * SIZE)
+    made.faults.delay(Step.OPEN, 0.3)
+    assert made.writer.offer(save(1))
+    assert made.writer.has_room and made.writer.takes(SIZE) and not made.writer.takes(SIZE + 1)
+    assert made.writer.offer(save(2))
+    assert not made.writer.has_room and not made.writer.takes(1)
+    assert made.writer.queued == 2
+    assert set(made.end()) == heads(1, 2)
+
+
+def test_flushing_waits_for_the_commit(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    commit = made.catalog.commit
+
+    def slow() -> None:
+        time.sleep(0.3)
+        commit()
+
+    monkeypatch.setattr(made.catalog, "commit", slow)
+    made.writer.offer(save(1))
+    assert made.writer.flush(timeout_s=10)
+    reader = Catalog(made.directory / CATALOG, read_only=True)
+    assert [row.key for row in reader.listed()] == list(heads(1))
+    reader.close()
+
+
+def test_whoever_waits_is_told_of_every_answer(made: Made) -> None:
+    told: list[int] = []
+    made.writer.on_answer = lambda: told.append(len(made.writer.answers()))
+    for number in range(3):
+        made.writer.offer(save(number))
+    made.writer.close()
+    assert len(told) == 3 and sum(told) == 3

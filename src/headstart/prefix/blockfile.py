@@ -40,6 +40,7 @@ LENGTH_BYTES = 8
 MAX_HEADER_BYTES = 16 << 20
 CHECKSUM_BYTES = 16
 _ZEROS = "0" * (2 * CHECKSUM_BYTES)
+_MOST_LEVELS = 1 << 31
 _DTYPES: Mapping[str, Any] = {"U8": np.uint8, "I32": np.int32, "F32": np.float32}
 
 Array = npt.NDArray[Any]
@@ -154,7 +155,10 @@ def decode(data: npt.NDArray[np.uint8], *, verify: bool = True) -> tuple[Head, d
         raw = data[start:stop]
         if (verify or name == "tokens") and checksum(raw) != sums.get(name):
             raise BlockFileError(Damage.CORRUPT, f"the checksum of tensor {name} is wrong", name)
-        tensors[name] = raw.view(dtype).reshape(shape)
+        try:
+            tensors[name] = raw.view(dtype).reshape(shape)
+        except ValueError as error:
+            raise BlockFileError(Damage.CORRUPT, f"tensor {name} has no such shape: {error}", name) from error
     end = max(stop for _, _, _, stop in places.values())
     if end != len(data):
         raise BlockFileError(Damage.CORRUPT, f"the file has {len(data)} bytes, its header says {end}")
@@ -174,16 +178,18 @@ def decode_head(data: npt.NDArray[np.uint8]) -> tuple[Head, dict[str, Place], di
         places = {name: _place(entry, body) for name, entry in header.items()}
         sums = dict(json.loads(metadata["checksums"]))
         _, _, start, stop = places["tokens"]
+        if stop > len(data):
+            raise BlockFileError(Damage.CORRUPT, "the file ends inside tensor tokens", "tokens")
         head = Head(
             kind=EntryKind(metadata["kind"]),
             namespace=bytes.fromhex(metadata["namespace"]),
             parent=bytes.fromhex(metadata["parent"]),
             tokens=bytes(token_bytes(data[start:stop].view(np.int32))),
-            level=int(metadata["level"]),
+            level=_level(metadata["level"]),
             canonical=metadata["canonical"] == "1",
-            stop=metadata["stop"],
+            stop=metadata["stop"].encode().decode(),
         )
-    except (KeyError, ValueError, TypeError, AttributeError) as error:
+    except (KeyError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
         raise BlockFileError(Damage.CORRUPT, f"the header is not complete: {error!r}") from error
     if checksum(data[start:stop]) != sums.get("tokens"):
         raise BlockFileError(Damage.CORRUPT, "the checksum of tensor tokens is wrong", "tokens")
@@ -212,6 +218,13 @@ def _header(data: npt.NDArray[np.uint8]) -> dict[str, Any]:
             Damage.UNREADABLE_VERSION, f"the file is of format {version!r}; this version reads {FORMAT!r}"
         )
     return header
+
+
+def _level(text: str) -> int:
+    level = int(text)
+    if not 0 <= level < _MOST_LEVELS:
+        raise ValueError(f"no entry is at level {level}")
+    return level
 
 
 def _place(entry: Mapping[str, Any], body: int) -> Place:

@@ -88,10 +88,10 @@ def _open(files: SsdFiles, shelf: Shelf, progress: Progress) -> tuple[OpenReport
     for path in () if files.read_only else scan.temporary:
         _discard(files, path)
     catalog, rows, damaged = _rows(files)
-    found = {file.key: file for file in scan.entries}
-    known = {row.key: row for row in rows if _sound(row, found.get(row.key))}
-    gone = [row.key for row in rows if row.key not in known]
-    new = [file for key, file in found.items() if key not in known]
+    found = {(file.namespace, file.key): file for file in scan.entries}
+    known = {_name(row): row for row in rows if _sound(row, found.get(_name(row)))}
+    gone = [row.key for row in rows if _name(row) not in known]
+    new = [file for name, file in found.items() if name not in known]
     read = _read_heads(files, new, progress)
     stray = shelf.load([*known.values(), *read.listed])
     adopted = [listed for listed in read.listed if listed.key in shelf]
@@ -143,9 +143,13 @@ def _rows(files: SsdFiles) -> tuple[Catalog | None, list[Listed], bool]:
     return catalog, rows, False
 
 
+def _name(row: Listed) -> tuple[bytes, bytes]:
+    return row.head.namespace, row.key
+
+
 def _sound(row: Listed, file: FoundFile | None) -> bool:
     """Whether a row says what its file can bear out, and its key is that of its tokens."""
-    if file is None or file.namespace != row.head.namespace or file.nbytes != row.nbytes:
+    if file is None or file.nbytes != row.nbytes:
         return False
     try:
         return row.head.key == row.key

@@ -33,6 +33,7 @@ from headstart.prefix.blockfile import (
     Damage,
     EntryKind,
     Head,
+    Place,
     decode,
     decode_head,
     encode,
@@ -50,6 +51,8 @@ DISK_UNIT_BYTES = 4096
 ROW_BYTES = 512
 """Catalog of an entry beyond its tokens, which are there too."""
 _HEAD_READ_BYTES = 64 << 10
+_MOST_TOKENS_BYTES = 256 << 10
+"""Tokens of the largest block there may be."""
 _MOST_BUFFERS = 256
 _DAMAGE = {Damage.CORRUPT: Reason.CORRUPT, Damage.UNREADABLE_VERSION: Reason.UNREADABLE_VERSION}
 
@@ -195,7 +198,7 @@ class SsdFiles:
         with _told(found.path):
             with _open(found.path) as file:
                 size = os.fstat(file).st_size
-                head, places, _ = decode_head(_head_bytes(file, size))
+                head, places = _decode_head(file, size)
             if max(stop for _, _, _, stop in places.values()) != size:
                 raise BlockFileError(Damage.CORRUPT, "the file has not the size its header says")
             _check_name(found, head)
@@ -319,8 +322,9 @@ def _scan_into(scan: Scan, namespace: bytes, first: bytes, folder: Path) -> None
 
 @contextlib.contextmanager
 def _open(path: Path) -> Iterator[int]:
-    """A regular file opened for reading; a link or a folder in its place is refused."""
-    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    """A regular file opened for reading; a link or a folder in its place is refused, and a pipe that
+    nobody writes to is not waited for."""
+    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
             raise OSError(errno.EISDIR, "not a regular file")
@@ -351,8 +355,23 @@ def _head_bytes(file: int, size: int) -> npt.NDArray[np.uint8]:
     return data[:at]
 
 
+def _decode_head(file: int, size: int) -> tuple[Head, dict[str, Place]]:
+    """What `decode_head` finds; tokens that reach beyond the usual beginning are read too."""
+    data = _head_bytes(file, size)
+    try:
+        head, places, _ = decode_head(data)
+    except BlockFileError as error:
+        if error.tensor != "tokens" or len(data) >= size:
+            raise
+        more = np.empty(min(size - len(data), _MOST_TOKENS_BYTES), np.uint8)
+        head, places, _ = decode_head(np.concatenate([data, more[: _read_into(file, more)]]))
+    return head, places
+
+
 def _reason_of(error: OSError) -> Reason:
-    return Reason.CORRUPT if error.errno in (errno.ELOOP, errno.EISDIR) else Reason.IO_ERROR
+    """A link, a folder or a socket in a file's place is damage; the rest is the medium's."""
+    other = error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO)
+    return Reason.CORRUPT if other else Reason.IO_ERROR
 
 
 def _hex_folders(folder: Path) -> Iterator[tuple[bytes, Path]]:
