@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,8 +42,8 @@ def test_rows_come_back(tmp_path: Path) -> None:
 def test_a_row_takes_the_place_of_the_one_before(tmp_path: Path) -> None:
     catalog = Catalog(tmp_path / "c")
     catalog.put([row(1)])
-    catalog.put([replace(row(1), nbytes=7, hits=3)])
-    assert list(catalog.listed()) == [replace(row(1), nbytes=7, hits=3)]
+    catalog.put([row(1)._replace(nbytes=7, hits=3)])
+    assert list(catalog.listed()) == [row(1)._replace(nbytes=7, hits=3)]
     catalog.close()
 
 
@@ -168,9 +167,14 @@ def text_for_a_count(path: Path) -> None:
 
 
 def torn_page(path: Path) -> None:
-    """The last page is that of the rows; what is read before them is whole."""
-    data = path.read_bytes()
-    path.write_bytes(data[:-4096] + b"\xff" * 4096)
+    """The page of the rows; what is read before them is whole."""
+    db = sqlite3.connect(path)
+    (page,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name='entries'").fetchone()
+    (size,) = db.execute("PRAGMA page_size").fetchone()
+    db.close()
+    data = bytearray(path.read_bytes())
+    data[(page - 1) * size : page * size] = b"\xff" * size
+    path.write_bytes(data)
 
 
 def a_folder(path: Path) -> None:
