@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from headstart.prefix.keys import token_bytes
-from headstart.prefix.ssd import TEMPORARY
+from headstart.prefix.listing import TEMPORARY
 from headstart.prefix.ssd_tier import SsdSettings, SsdTier
 from headstart.prefix.tokens import TokenRun
 from headstart.prefix.verify import verify

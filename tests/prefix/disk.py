@@ -11,7 +11,8 @@ from headstart.prefix.blockfile import EntryKind, Head
 from headstart.prefix.cache import NoMatch, PrefixCache, Restored
 from headstart.prefix.faults import FileFaults
 from headstart.prefix.keys import token_bytes
-from headstart.prefix.ssd import CATALOG, LOCK, TEMPORARY, SsdFiles
+from headstart.prefix.listing import TEMPORARY
+from headstart.prefix.ssd import CATALOG, LOCK, SsdFiles
 from headstart.prefix.ssd_tier import SsdSettings, SsdTier
 from headstart.prefix.tokens import TokenRun
 from headstart.prefix.verify import verify

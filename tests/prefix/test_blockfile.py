@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -271,7 +270,7 @@ def test_keys_tell_kinds_tokens_and_parents_apart() -> None:
     assert HEAD.key == chain_key(HEAD.parent, HEAD.tokens)
     other_parent = Head(EntryKind.BLOCK, HEAD.namespace, b"q" * 32, HEAD.tokens, 2)
     other_tokens = Head(EntryKind.BLOCK, HEAD.namespace, HEAD.parent, HEAD.tokens[:-4], 2)
-    marks = [replace(mark, parent=b"q" * 32) for mark in (CHECKPOINT, LOGITS)]
+    marks = [mark._replace(parent=b"q" * 32) for mark in (CHECKPOINT, LOGITS)]
     keys = {head.key for head in (HEAD, CHECKPOINT, LOGITS, other_parent, other_tokens, *marks)}
     assert len(keys) == 7
 

@@ -13,10 +13,11 @@ import pytest
 from headstart.errors import ConfigError
 from headstart.prefix import ssd
 from headstart.prefix.catalog import Catalog, CatalogDamagedError, Listed
+from headstart.prefix.listing import FoundFile
 from headstart.prefix.opening import OpenReport, open_store
 from headstart.prefix.report import Reason
 from headstart.prefix.shelf import Shelf
-from headstart.prefix.ssd import CATALOG, FoundFile, SsdFiles, StoreFileError
+from headstart.prefix.ssd import CATALOG, SsdFiles, StoreFileError
 from tests.prefix.disk import block_head, entry_files, listing
 from tests.prefix.fake import BLOCK, MY, counting, run
 
@@ -25,10 +26,12 @@ SECOND = block_head(counting(4, 8), FIRST.key, level=2)
 OTHER = block_head(run(9, 9), namespace=b"other", parent=b"other")
 
 
-def opened(directory: Path, *, read_only: bool = False) -> tuple[OpenReport, Shelf]:
+def opened(
+    directory: Path, *, read_only: bool = False, check_sizes: bool = False
+) -> tuple[OpenReport, Shelf]:
     files, shelf = SsdFiles(directory, read_only=read_only), Shelf(BLOCK)
     try:
-        report, catalog = open_store(files, shelf, lambda *_: None)
+        report, catalog = open_store(files, shelf, lambda *_: None, check_sizes=check_sizes)
         assert (catalog is None) == read_only
         if catalog is not None:
             catalog.close()
@@ -72,10 +75,12 @@ def test_an_empty_store_is_not_made_anew(tmp_path: Path) -> None:
 
 
 def test_a_row_of_another_size_is_not_believed(store: Path) -> None:
-    """The file is cut short: it is found out now, not when it is read."""
+    """The file is cut short. Where sizes are checked it is found out now, else when it is read."""
     path = path_of(store, SECOND)
     path.write_bytes(path.read_bytes()[:-1])
     report, shelf = opened(store)
+    assert (report.missing, report.entries) == (0, 3)
+    report, shelf = opened(store, check_sizes=True)
     assert (report.missing, report.unusable, report.entries) == (1, 1, 2)
     assert SECOND.key not in shelf and SECOND.key not in rows(store) and not path.exists()
 
@@ -195,7 +200,7 @@ def test_what_cannot_be_removed_does_not_keep_the_store_shut(
         raise OSError(errno.EROFS, "Read-only file system")
 
     monkeypatch.setattr(ssd.SsdFiles, "clear_path", refuse)
-    assert opened(store)[0].entries == 2
+    assert opened(store, check_sizes=True)[0].entries == 2
     assert "cannot be removed: Read-only" in caplog.text
 
 
@@ -209,6 +214,6 @@ def test_a_store_that_cannot_be_opened_says_what_to_do(
     def refuse(_: object) -> None:
         raise error
 
-    monkeypatch.setattr(ssd.SsdFiles, "scan", refuse)
+    monkeypatch.setattr(ssd.SsdFiles, "names", refuse)
     with pytest.raises(ConfigError, match="--ssd-cache-dir"):
         opened(tmp_path)

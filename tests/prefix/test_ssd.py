@@ -19,8 +19,9 @@ import pytest
 from headstart.errors import ConfigError
 from headstart.prefix.blockfile import EntryKind, Head
 from headstart.prefix.faults import FileFaults, Step
+from headstart.prefix.listing import TEMPORARY
 from headstart.prefix.report import Reason
-from headstart.prefix.ssd import LOCK, TEMPORARY, SsdFiles, StoreFileError, disk_bytes
+from headstart.prefix.ssd import LOCK, SsdFiles, StoreFileError, disk_bytes
 from tests.prefix.disk import assert_clean, block_head, entry_files, listing
 from tests.prefix.fake import run
 from tests.prefix.test_blockfile import other_version

@@ -26,7 +26,8 @@ from headstart.prefix.block import StateLayout
 from headstart.prefix.cache import NoMatch
 from headstart.prefix.faults import FileFaults, Step
 from headstart.prefix.keys import token_bytes
-from headstart.prefix.ssd import CATALOG, TEMPORARY
+from headstart.prefix.listing import TEMPORARY
+from headstart.prefix.ssd import CATALOG
 from headstart.prefix.stops import StopKind
 from headstart.prefix.verify import verify
 from tests.prefix.disk import Disk, assert_clean, entry_files, listing, path_of, used_on_disk

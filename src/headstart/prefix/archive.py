@@ -24,7 +24,8 @@ from headstart.errors import ConfigError
 from headstart.prefix.blockfile import Array, BlockFileError, EntryKind, Head, decode, encode
 from headstart.prefix.catalog import Listed
 from headstart.prefix.inventory import file_name
-from headstart.prefix.ssd import SUFFIX, SsdFiles, StoreFileError
+from headstart.prefix.listing import SUFFIX
+from headstart.prefix.ssd import SsdFiles, StoreFileError
 
 Progress = Callable[[int, int], None]
 """Called with how many bytes are done and how many there are."""

@@ -11,16 +11,9 @@ from pathlib import Path
 from headstart.errors import ConfigError
 from headstart.prefix.catalog import Catalog, CatalogDamagedError, Listed
 from headstart.prefix.keys import TENANT_BYTES
+from headstart.prefix.listing import SUFFIX, FoundFile
 from headstart.prefix.report import Reason
-from headstart.prefix.ssd import (
-    ASIDE,
-    CATALOG,
-    LOCK,
-    SUFFIX,
-    FoundFile,
-    SsdFiles,
-    StoreFileError,
-)
+from headstart.prefix.ssd import ASIDE, CATALOG, LOCK, SsdFiles, StoreFileError
 
 
 class CatalogState(StrEnum):

@@ -1,9 +1,9 @@
 """Opening a store: what the catalog says is set against the files that are there.
 
-A row counts where its file is there with the size it says, and where its key is the digest of its
-parent and tokens: so a damaged row can never hand out the state of other tokens. A file without
-such a row is read for its head and adopted. What hangs on nothing goes. A file of another format
-version is left alone: a newer headstart may own it.
+A row counts where a file of its name is there, and where its key is the digest of its parent and
+tokens: so a damaged row can never hand out the state of other tokens. What the file holds is checked
+when it is read. A file without such a row is read for its head and adopted. What hangs on nothing goes.
+A file of another format version is left alone: a newer headstart may own it.
 """
 
 from __future__ import annotations
@@ -11,18 +11,21 @@ from __future__ import annotations
 import gc
 import logging
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from headstart.errors import ConfigError
 from headstart.prefix.catalog import Catalog, CatalogDamagedError, Listed
+from headstart.prefix.listing import FoundFile, Names
 from headstart.prefix.report import Reason
 from headstart.prefix.shelf import Shelf
-from headstart.prefix.ssd import CATALOG, FoundFile, SsdFiles, StoreFileError
+from headstart.prefix.ssd import CATALOG, SsdFiles, StoreFileError
 
 log = logging.getLogger(__name__)
+
+_NOTHING: dict[bytes, bool] = {}
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how many are done, and how many there are."""
@@ -57,12 +60,15 @@ class _Read:
     other_version_bytes: int = 0
 
 
-def open_store(files: SsdFiles, shelf: Shelf, progress: Progress) -> tuple[OpenReport, Catalog | None]:
+def open_store(
+    files: SsdFiles, shelf: Shelf, progress: Progress, *, check_sizes: bool = False
+) -> tuple[OpenReport, Catalog | None]:
     """Fills `shelf` with what the store holds; answers the catalog, in step with it, unless the store
-    is read only: then nothing in it is changed. Raises ConfigError where it cannot be opened."""
+    is read only: then nothing in it is changed. `check_sizes`: a file that was cut short is found out
+    now, not when it is read. Raises ConfigError where the store cannot be opened."""
     try:
         with _collector_at_rest():
-            return _open(files, shelf, progress)
+            return _open(files, shelf, progress, check_sizes)
     except (OSError, sqlite3.Error, CatalogDamagedError) as error:
         raise ConfigError(
             f"the cache directory {files.directory} cannot be used: {error}; give another with "
@@ -83,17 +89,17 @@ def _collector_at_rest() -> Iterator[None]:
             gc.enable()
 
 
-def _open(files: SsdFiles, shelf: Shelf, progress: Progress) -> tuple[OpenReport, Catalog | None]:
-    scan = files.scan()
-    for path in () if files.read_only else scan.temporary:
+def _open(
+    files: SsdFiles, shelf: Shelf, progress: Progress, check_sizes: bool
+) -> tuple[OpenReport, Catalog | None]:
+    names = files.names()
+    for path in () if files.read_only else names.temporary:
         _discard(files, path)
     catalog, rows, damaged = _rows(files)
-    found = {(file.namespace, file.key): file for file in scan.entries}
-    known = {_name(row): row for row in rows if _sound(row, found.get(_name(row)))}
-    gone = [row.key for row in rows if _name(row) not in known]
-    new = [file for name, file in found.items() if name not in known]
+    known, gone = _borne_out(rows, names, files if check_sizes else None)
+    new = [(space, key) for space, keys in names.entries.items() for key in keys]
     read = _read_heads(files, new, progress)
-    stray = shelf.load([*known.values(), *read.listed])
+    stray = shelf.load([*known, *read.listed])
     adopted = [listed for listed in read.listed if listed.key in shelf]
     if catalog is not None:
         for listed in stray:
@@ -108,8 +114,8 @@ def _open(files: SsdFiles, shelf: Shelf, progress: Progress) -> tuple[OpenReport
         missing=len(gone),
         adopted=len(adopted),
         unusable=read.unusable,
-        temporary=0 if files.read_only else len(scan.temporary),
-        rebuilt=damaged or (bool(found) and not rows),
+        temporary=0 if files.read_only else len(names.temporary),
+        rebuilt=damaged or (bool(new) and not rows),
         open_s=0.0,
         stray=len(stray),
         other_version=read.other_version,
@@ -143,42 +149,44 @@ def _rows(files: SsdFiles) -> tuple[Catalog | None, list[Listed], bool]:
     return catalog, rows, False
 
 
-def _name(row: Listed) -> tuple[bytes, bytes]:
-    return row.head.namespace, row.key
+def _borne_out(
+    rows: Iterable[Listed], names: Names, sizes: SsdFiles | None
+) -> tuple[list[Listed], list[bytes]]:
+    """Rows with a file (of their size, where `sizes` can tell) and the key of their tokens, and the keys of
+    the others. The names of the former are taken out of `names`."""
+    known, gone = [], []
+    for row in rows:
+        here = names.entries.get(row.head.namespace, _NOTHING)
+        if here.get(row.key) and _named_right(row) and (sizes is None or _of_its_size(row, sizes)):
+            del here[row.key]
+            known.append(row)
+        else:
+            gone.append(row.key)
+    return known, gone
 
 
-def _sound(row: Listed, file: FoundFile | None) -> bool:
-    """Whether a row says what its file can bear out, and its key is that of its tokens."""
-    if file is None or file.nbytes != row.nbytes:
-        return False
+def _named_right(row: Listed) -> bool:
     try:
         return row.head.key == row.key
-    except TypeError:
+    except TypeError:  # a damaged catalog may hold anything
         return False
 
 
-def _read_heads(files: SsdFiles, new: Iterable[FoundFile], progress: Progress) -> _Read:
+def _of_its_size(row: Listed, files: SsdFiles) -> bool:
+    try:
+        return files.found_at(row.head.namespace, row.key).nbytes == row.nbytes
+    except FileNotFoundError:
+        return False
+
+
+def _read_heads(files: SsdFiles, new: Sequence[tuple[bytes, bytes]], progress: Progress) -> _Read:
     """What the files are that no row tells of. Damaged ones are removed, unless read only."""
     read = _Read()
-    found = list(new)
-    for count, file in enumerate(found):
-        if count % 256 == 0 and len(found) > 256:
-            progress("reading cache files", count, len(found))
-        try:
-            head, size = files.head_of(file)
-        except FileNotFoundError:
-            continue
-        except StoreFileError as error:
-            if error.reason is Reason.UNREADABLE_VERSION:
-                read.other_version += 1
-                read.other_version_bytes += file.nbytes
-                continue
-            read.unusable += 1
-            log.warning("A file of the SSD cache cannot be used: %s", error)
-            if error.reason is Reason.CORRUPT and not files.read_only:
-                _discard(files, file.path)
-        else:
-            read.listed.append(Listed(file.key, head, size, 0, file.modified_s))
+    for count, (namespace, key) in enumerate(new):
+        if count % 256 == 0 and len(new) > 256:
+            progress("reading cache files", count, len(new))
+        with suppress(FileNotFoundError):
+            _read_head(files, files.found_at(namespace, key), read)
     if read.other_version:
         log.warning(
             "%d files of the SSD cache are of another format version and were left alone; "
@@ -186,6 +194,23 @@ def _read_heads(files: SsdFiles, new: Iterable[FoundFile], progress: Progress) -
             read.other_version,
         )
     return read
+
+
+def _read_head(files: SsdFiles, file: FoundFile, read: _Read) -> None:
+    """Adds what one file is to `read`. Raises FileNotFoundError."""
+    try:
+        head, size = files.head_of(file)
+    except StoreFileError as error:
+        if error.reason is Reason.UNREADABLE_VERSION:
+            read.other_version += 1
+            read.other_version_bytes += file.nbytes
+            return
+        read.unusable += 1
+        log.warning("A file of the SSD cache cannot be used: %s", error)
+        if error.reason is Reason.CORRUPT and not files.read_only:
+            _discard(files, file.path)
+    else:
+        read.listed.append(Listed(file.key, head, size, 0, file.modified_s))
 
 
 def _discard(files: SsdFiles, path: Path) -> None:

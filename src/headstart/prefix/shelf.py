@@ -9,9 +9,9 @@ catalog.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from operator import attrgetter
+from typing import NamedTuple
 
 from headstart.prefix.blockfile import EntryKind, Head
 from headstart.prefix.catalog import Listed
@@ -36,8 +36,7 @@ from headstart.prefix.tree import (
 _by_tokens = attrgetter("head.tokens")
 
 
-@dataclass(frozen=True, eq=False)
-class OnDisk:
+class OnDisk(NamedTuple):
     """The payload of an entry: which file it is."""
 
     namespace: bytes
@@ -67,55 +66,71 @@ class Shelf:
     def load(self, entries: Iterable[Listed]) -> list[Listed]:
         """Takes in what a store holds; answers the entries that cannot be used: what they hang on,
         or the rows of their position, are not there, or a longer block has taken their place."""
-        below: dict[bytes, list[Listed]] = {}
-        namespaces: dict[bytes, None] = {}
+        below: dict[bytes, dict[bytes, list[Listed]]] = {}
         for listed in entries:
-            below.setdefault(listed.head.parent, []).append(listed)
-            namespaces[listed.head.namespace] = None
+            head = listed.head
+            below.setdefault(head.namespace, {}).setdefault(head.parent, []).append(listed)
         stray: list[Listed] = []
-        for name in namespaces:
-            self._load_namespace(name, below, stray)
-        for left in below.values():
-            stray += left
+        for name, children in below.items():
+            if name in children:
+                self._load_namespace(name, children, stray)
+            for left in children.values():
+                stray += left
         for node in self._nodes.values():
-            self._offer(node)
+            if node.children is None:
+                self._offer(node)
         return stray
 
     def _load_namespace(self, name: bytes, below: dict[bytes, list[Listed]], stray: list[Listed]) -> None:
-        """Takes in all of `below` that comes after the root of `name`, parents first."""
-        if name not in below:
-            return
-        ours = not self.tree.block_bytes or _of_size(name, below, self.tree.block_bytes)
-        tree = self.tree if ours else self._others
-        parents = [tree.root(name)]
+        """Takes in all of `below` that comes after the root of `name`, parents first. A namespace with
+        blocks that are none of this size is put where nothing is matched."""
+        most = self.tree.block_bytes
+        root = self.tree.root(name)
+        of_size = True
+        parents = [root]
         while parents:
             parent = parents.pop()
-            parents += self._load_below(parent, below.pop(parent.key, []), stray, tree.block_bytes)
+            found = below.pop(parent.key, None)
+            if found is None:
+                continue
+            nodes = self._load_below(parent, found, stray)
+            if nodes and len(parent.tokens) != most and parent is not root:
+                of_size = False
+            for node in nodes:
+                parents.append(node)
+                if len(node.tokens) > most:
+                    of_size = False
+        if most and not of_size:
+            self._others.roots[name] = self.tree.roots.pop(name)
 
-    def _load_below(self, parent: Node, listed: list[Listed], stray: list[Listed], most: int) -> list[Node]:
-        """Takes in what hangs on `parent`; answers the blocks among it that others may hang on: those
-        of `most` bytes of tokens, or all where that is 0."""
+    def _load_below(self, parent: Node, listed: list[Listed], stray: list[Listed]) -> list[Node]:
+        """Takes in what hangs on `parent`; answers the blocks among it."""
+        if len(listed) == 1 and listed[0].head.kind is EntryKind.BLOCK and listed[0].head.tokens:
+            return [self._load_block(parent, listed[0])]
         blocks = [one for one in listed if one.head.kind is EntryKind.BLOCK]
         blocks.sort(key=_by_tokens)
-        full: list[Node] = []
+        nodes: list[Node] = []
         for at, one in enumerate(blocks):
             tokens = one.head.tokens
             longer = at + 1 < len(blocks) and blocks[at + 1].head.tokens.startswith(tokens)
-            if longer or not tokens or len(tokens) > (most or len(tokens)):
+            if longer or not tokens:
                 stray.append(one)
                 continue
-            node = self.tree.attach(parent, tokens, one.key)
-            node.canonical = one.head.canonical
-            self._take_in(node, one)
-            if len(tokens) == (most or len(tokens)):
-                full.append(node)
+            nodes.append(self._load_block(parent, one))
         for one in listed:
             if one.head.kind is not EntryKind.BLOCK:
                 if covered(parent, one.head.tokens):
                     self._take_in(self._hang(parent, one.head, one.nbytes), one)
                 else:
                     stray.append(one)
-        return full
+        return nodes
+
+    def _load_block(self, parent: Node, listed: Listed) -> Node:
+        head = listed.head
+        node = self.tree.attach(parent, head.tokens, listed.key)
+        node.canonical = head.canonical
+        self._take_in(node, listed)
+        return node
 
     def _parent(self, head: Head) -> Node | None:
         """What an entry hangs on; None where that is not here."""
@@ -296,25 +311,6 @@ def _priority(entry: Entry) -> float:
     if isinstance(entry, Mark) and entry.kind is StopKind.GRID and not entry.hits:
         return 0.0
     return entry.clock
-
-
-def _of_size(namespace: bytes, below: Mapping[bytes, list[Listed]], block_bytes: int) -> bool:
-    """Whether the blocks of a namespace can be of that size: none is longer, and none that another
-    follows is shorter."""
-    to_visit = [namespace]
-    while to_visit:
-        for one in below.get(to_visit.pop(), ()):
-            if one.head.kind is not EntryKind.BLOCK:
-                continue
-            size = len(one.head.tokens)
-            if size > block_bytes or (size < block_bytes and _blocks_follow(one.key, below)):
-                return False
-            to_visit.append(one.key)
-    return True
-
-
-def _blocks_follow(key: bytes, below: Mapping[bytes, list[Listed]]) -> bool:
-    return any(one.head.kind is EntryKind.BLOCK for one in below.get(key, ()))
 
 
 def _stop_kind(text: str) -> StopKind:

@@ -19,12 +19,12 @@ import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from headstart.errors import ConfigError
+from headstart.prefix import listing
 from headstart.prefix.blockfile import (
     LENGTH_BYTES,
     MAX_HEADER_BYTES,
@@ -39,10 +39,9 @@ from headstart.prefix.blockfile import (
     encode,
 )
 from headstart.prefix.faults import FileFaults, Step
+from headstart.prefix.listing import TEMPORARY, FoundFile, Names, Scan
 from headstart.prefix.report import Reason
 
-SUFFIX = ".safetensors"
-TEMPORARY = ".tmp-"
 ASIDE = ".aside-"
 CATALOG = "catalog.sqlite"
 LOCK = "lock"
@@ -68,30 +67,6 @@ class StoreFileError(Exception):
         self.reason = reason
         self.tensor = tensor
         self.passing = passing
-
-
-class FoundFile(NamedTuple):
-    """What lies under the name of an entry; its content has not been looked at.
-
-    `nbytes`: its size, -1 for what is no regular file. `modified_s`: Unix time of its last change.
-    """
-
-    namespace: bytes
-    key: bytes
-    name: str
-    nbytes: int
-    modified_s: float
-
-    @property
-    def path(self) -> Path:
-        return Path(self.name)
-
-
-class Scan(NamedTuple):
-    """All that lies in a store: entries, and what writes that were broken off have left."""
-
-    entries: list[FoundFile]
-    temporary: list[Path]
 
 
 def disk_bytes(file_bytes: int, token_bytes: int) -> int:
@@ -128,8 +103,7 @@ class SsdFiles:
             ) from error
 
     def path(self, namespace: bytes, key: bytes) -> Path:
-        name = key.hex()
-        return self.directory / namespace.hex() / name[:2] / (name + SUFFIX)
+        return listing.entry_path(self.directory, namespace, key)
 
     def write(self, head: Head, tensors: Mapping[str, Array]) -> int:
         """Writes an entry and answers the size of its file. Raises OSError, leaving nothing behind."""
@@ -222,13 +196,15 @@ class SsdFiles:
         else:
             path.unlink(missing_ok=True)
 
+    def names(self) -> Names:
+        return listing.names(self.directory)
+
+    def found_at(self, namespace: bytes, key: bytes) -> FoundFile:
+        """What lies under the name of an entry. Raises FileNotFoundError where nothing does."""
+        return listing.found_at(self.directory, namespace, key)
+
     def scan(self) -> Scan:
-        """All that has the name of an entry, and all temporary files."""
-        scan = Scan([], [])
-        for namespace, folder in _hex_folders(self.directory):
-            for inner_key, inner in _hex_folders(folder):
-                _scan_into(scan, namespace, inner_key, inner)
-        return scan
+        return listing.scan(self.directory)
 
     def free_bytes(self) -> int:
         """Bytes the file system has left for this user."""
@@ -299,27 +275,6 @@ def _check_name(found: FoundFile, head: Head) -> None:
         raise BlockFileError(Damage.CORRUPT, "it holds another entry than its name says")
 
 
-def _scan_into(scan: Scan, namespace: bytes, first: bytes, folder: Path) -> None:
-    """Adds what lies in one folder. Through its descriptor, so that a file's size is not looked up along
-    the whole path: a store may have hundreds of thousands."""
-    place = f"{folder}{os.sep}"
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        with os.scandir(descriptor) as entries:
-            for entry in entries:
-                name = entry.name
-                if name.startswith(TEMPORARY):
-                    scan.temporary.append(Path(place + name))
-                elif name.endswith(SUFFIX):
-                    key = _hex(name[: -len(SUFFIX)])
-                    if key is not None and key.startswith(first):
-                        about = entry.stat(follow_symlinks=False)
-                        size = about.st_size if stat.S_ISREG(about.st_mode) else -1
-                        scan.entries.append(FoundFile(namespace, key, place + name, size, about.st_mtime))
-    finally:
-        os.close(descriptor)
-
-
 @contextlib.contextmanager
 def _open(path: Path) -> Iterator[int]:
     """A regular file opened for reading; a link or a folder in its place is refused, and a pipe that
@@ -372,20 +327,3 @@ def _reason_of(error: OSError) -> Reason:
     """A link, a folder or a socket in a file's place is damage; the rest is the medium's."""
     other = error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO)
     return Reason.CORRUPT if other else Reason.IO_ERROR
-
-
-def _hex_folders(folder: Path) -> Iterator[tuple[bytes, Path]]:
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            name = _hex(entry.name)
-            if name is not None and entry.is_dir(follow_symlinks=False):
-                yield name, Path(entry.path)
-
-
-def _hex(name: str) -> bytes | None:
-    """The bytes that `name` is the one hexadecimal form of."""
-    try:
-        value = bytes.fromhex(name)
-    except ValueError:
-        return None
-    return value if value and value.hex() == name else None

@@ -155,7 +155,7 @@ def owned(directory: Path, *, create: bool = False, progress: Progress | None = 
     try:
         before = read_store(directory)
         shelf = Shelf(_ANY_BLOCK_TOKENS)
-        _, catalog = open_store(files, shelf, progress or (lambda *_: None))
+        _, catalog = open_store(files, shelf, progress or (lambda *_: None), check_sizes=True)
         assert catalog is not None
         try:
             yield OwnedStore(files, catalog, shelf, before)
