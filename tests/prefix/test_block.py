@@ -34,3 +34,16 @@ def test_a_layout_knows_its_kinds() -> None:
     assert (DENSE.row_bytes, DENSE.window_tokens, DENSE.recurrent) == (20, 0, False)
     assert WINDOW.window_tokens == 5
     assert RECURRENT.recurrent
+
+
+def test_rows_are_copied_unless_their_memory_is_theirs_alone() -> None:
+    buffer = np.arange(48, dtype=np.uint8).reshape(6, 8)
+    rows = RowBytes((buffer,))
+    kept = rows.owned()
+    buffer[:] = 0
+    assert kept.sole and kept.planes[0].any(), "a copy, because the buffer is somebody else's"
+    assert kept.owned() is kept and kept.cut(0, 6) is kept
+    part = kept.cut(1, 3)
+    assert not part.sole, "it would keep the memory of all six rows"
+    assert part.owned().planes[0].base is None
+    assert RowBytes.join([part, part]).sole and RowBytes.join([part]).planes[0].base is None

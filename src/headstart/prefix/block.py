@@ -65,10 +65,12 @@ class StateLayout:
 class RowBytes:
     """The rows of a run of tokens: for each plane of the layout an array (tokens, row_bytes).
 
-    Immutable by contract: the arrays are never written after they are put in here.
+    Immutable by contract: the arrays are never written after they are put in here. `sole`: their memory
+    holds nothing but these rows, and nobody else will ever write it, so they may be kept as they are.
     """
 
     planes: tuple[Bytes, ...]
+    sole: bool = False
 
     def __len__(self) -> int:
         return len(self.planes[0]) if self.planes else 0
@@ -79,20 +81,23 @@ class RowBytes:
 
     def cut(self, start: int, stop: int) -> RowBytes:
         """Rows start..stop as views; copies nothing."""
+        if start == 0 and stop >= len(self):
+            return self
         return RowBytes(tuple(plane[start:stop] for plane in self.planes))
 
     def owned(self) -> RowBytes:
         """The same rows in memory of their own, so that a large buffer behind a view can go."""
-        return RowBytes(tuple(plane.copy() for plane in self.planes))
+        if self.sole:
+            return self
+        return RowBytes(tuple(plane.copy() for plane in self.planes), sole=True)
 
     @staticmethod
     def join(parts: Sequence[RowBytes]) -> RowBytes:
-        """The rows of `parts`, one after another, in new memory."""
+        """The rows of `parts`, one after another, in memory of their own."""
         if len(parts) == 1:
             return parts[0].owned()
-        return RowBytes(
-            tuple(np.concatenate(column) for column in zip(*(p.planes for p in parts), strict=True))
-        )
+        columns = zip(*(part.planes for part in parts), strict=True)
+        return RowBytes(tuple(np.concatenate(column) for column in columns), sole=True)
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,8 @@ log = logging.getLogger(__name__)
 
 PAUSE_S = 30.0
 """How long saving rests after the disk refused a write, before it is tried again."""
-READERS = 2
+READERS = 4
+"""Threads that read and check: fresh memory and checksums cost as much time as the disk."""
 _BUDGET_CHECK_S = 1.0
 _SMALL = 1024
 _REMEMBERED = 16384
@@ -318,7 +319,7 @@ class SsdTier:
             raise StoreFileError(
                 Reason.CORRUPT, f"{where.key.hex()} has planes of another shape or kind than is needed"
             )
-        return RowBytes(planes)
+        return RowBytes(planes, sole=True)
 
     def lose(self, entry: Node | Mark, error: StoreFileError) -> None:
         """The file of an entry could not be used: it goes, and with it what needs it. An error that may
