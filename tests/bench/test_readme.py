@@ -52,7 +52,9 @@ def test_tables_come_from_results(tmp_path: Path) -> None:
 
 def test_tables_about_the_ssd_tier_are_put_together(tmp_path: Path) -> None:
     about = {"machine": MACHINE, "threads": 1}
-    store = {"blocks": 1000, "median_s": 0.051, "peak_bytes": 44e6, "rebuilt_s": None}
+    spread = {"median_s": 0.051}
+    store = {"blocks": 1000, "peak_bytes": 44e6, "rebuilt_s": None}
+    store |= {"after_an_orderly_end": spread, "after_a_kill": spread}
     (tmp_path / "open_store.json").write_text(json.dumps({**about, "stores": [store]}))
     kills = {
         **{"kills": 7, "landed": {"prefill": 3, "decode": 4}, "files_checked": 1200, "half_written": 2},
@@ -60,7 +62,7 @@ def test_tables_about_the_ssd_tier_are_put_together(tmp_path: Path) -> None:
     }
     (tmp_path / "kill_loop.json").write_text(json.dumps({**about, **kills}))
     found = sections(tmp_path)["ssd"]
-    assert "| 1,000 | 0.05 s |  | 44 MB |" in found
+    assert "| 1,000 | 0.05 s | 0.05 s |  | 44 MB |" in found
     assert "\n".join(kill_lines(kills)) in found
     assert "| oldest whole block that was lost | 19 ms before the kill |" in found
     assert found.count("P, 1 threads of 4") == 2

@@ -12,6 +12,7 @@ from headstart.prefix.cache import NoMatch, PrefixCache, Restored
 from headstart.prefix.faults import FileFaults
 from headstart.prefix.keys import token_bytes
 from headstart.prefix.listing import TEMPORARY
+from headstart.prefix.seal import SEAL
 from headstart.prefix.ssd import CATALOG, LOCK, SsdFiles
 from headstart.prefix.ssd_tier import SsdSettings, SsdTier
 from headstart.prefix.tokens import TokenRun
@@ -133,7 +134,7 @@ def assert_clean(directory: Path) -> None:
     """Nothing that is there is bad, and nothing temporary is there."""
     assert verify(directory).problems == ()
     assert list(directory.glob(f"*/*/{TEMPORARY}*")) == []
-    known = {LOCK, CATALOG, CATALOG + "-wal", CATALOG + "-shm"}
+    known = {LOCK, CATALOG, CATALOG + "-wal", CATALOG + "-shm", SEAL}
     assert {path.name for path in directory.iterdir() if path.is_file()} <= known
 
 

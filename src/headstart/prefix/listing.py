@@ -54,9 +54,9 @@ def entry_path(directory: Path, namespace: bytes, key: bytes) -> Path:
 def names(directory: Path) -> Names:
     """Everything that has the name of an entry, and all temporary files."""
     names = Names({}, [])
-    for namespace, folder in _hex_folders(directory):
+    for namespace, folder in hex_folders(directory):
         entries = names.entries.setdefault(namespace, {})
-        for first, inner in _hex_folders(folder):
+        for first, inner in hex_folders(folder):
             _names_in(inner, first, entries, names.temporary)
     return names
 
@@ -92,7 +92,8 @@ def _names_in(folder: Path, first: bytes, entries: dict[bytes, bool], temporary:
                 temporary.append(Path(one.path))
 
 
-def _hex_folders(folder: Path) -> Iterator[tuple[bytes, Path]]:
+def hex_folders(folder: Path) -> Iterator[tuple[bytes, Path]]:
+    """Folders whose names are hexadecimal, as those of namespaces and of what is inside them."""
     with os.scandir(folder) as entries:
         for entry in entries:
             name = _hex(entry.name)

@@ -2,8 +2,9 @@
 
 A row counts where a file of its name is there, and where its key is the digest of its parent and
 tokens: so a damaged row can never hand out the state of other tokens. What the file holds is checked
-when it is read. A file without such a row is read for its head and adopted. What hangs on nothing goes.
-A file of another format version is left alone: a newer headstart may own it.
+when it is read. Neither is looked at while the store's seal holds. A file without such a row is read
+for its head and adopted. What hangs on nothing goes. A file of another format version is left alone:
+a newer headstart may own it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from headstart.errors import ConfigError
+from headstart.prefix import seal
 from headstart.prefix.catalog import Catalog, CatalogDamagedError, Listed
 from headstart.prefix.listing import FoundFile, Names
 from headstart.prefix.report import Reason
@@ -92,11 +94,17 @@ def _collector_at_rest() -> Iterator[None]:
 def _open(
     files: SsdFiles, shelf: Shelf, progress: Progress, check_sizes: bool
 ) -> tuple[OpenReport, Catalog | None]:
-    names = files.names()
+    sealed = not check_sizes and seal.holds(files.directory)
+    if not files.read_only:
+        seal.break_seal(files.directory)
+    names = Names({}, []) if sealed else files.names()
     for path in () if files.read_only else names.temporary:
         _discard(files, path)
     catalog, rows, damaged = _rows(files)
-    known, gone = _borne_out(rows, names, files if check_sizes else None)
+    known: list[Listed] = rows
+    gone: list[bytes] = []
+    if not sealed:
+        known, gone = _borne_out(rows, names, files if check_sizes else None)
     new = [(space, key) for space, keys in names.entries.items() for key in keys]
     read = _read_heads(files, new, progress)
     stray = shelf.load([*known, *read.listed])
@@ -122,6 +130,16 @@ def _open(
         other_version_bytes=read.other_version_bytes,
     )
     return report, catalog
+
+
+def seal_if_known(files: SsdFiles, opened: OpenReport) -> None:
+    """Seals a store that is closed and whose every file has a row, so that the next start need not look."""
+    if opened.unusable or opened.stray or opened.other_version:
+        return
+    try:
+        seal.seal(files.directory)
+    except (OSError, ValueError) as error:
+        log.info("The SSD cache was not sealed, its files are looked for at the next start: %s", error)
 
 
 def _rows(files: SsdFiles) -> tuple[Catalog | None, list[Listed], bool]:

@@ -21,7 +21,7 @@ import numpy as np
 from headstart.prefix.block import RowBytes, StateLayout
 from headstart.prefix.blockfile import EntryKind, Head, file_bytes, plane_tensors
 from headstart.prefix.keys import TOKEN_BYTES, TokenBytes
-from headstart.prefix.opening import OpenReport, Progress, open_store
+from headstart.prefix.opening import OpenReport, Progress, open_store, seal_if_known
 from headstart.prefix.report import Reason
 from headstart.prefix.shelf import OnDisk, Shelf, covering
 from headstart.prefix.ssd import SsdFiles, StoreFileError, disk_bytes
@@ -291,8 +291,8 @@ class SsdTier:
     def close(self) -> None:
         """Ends the threads and lets go of the store. What was not flushed is written first."""
         self.readers.shutdown(wait=True, cancel_futures=True)
-        if self._writer is not None:
-            self._writer.close()
+        if self._writer is not None and self._writer.close():
+            seal_if_known(self.files, self.opened)
         self.files.close()
 
     # Reading

@@ -78,6 +78,7 @@ class Writer:
         self._uncommitted = False
         self._hurry = False
         self._catalog_fails = False
+        self._out_of_step = False
         self.on_answer: Callable[[], None] = lambda: None
         """Called on the writer's thread whenever there are `answers`."""
         self.written_bytes = 0
@@ -147,12 +148,14 @@ class Writer:
                 self._news.wait(min(left_s, 0.2))
         return True
 
-    def close(self, *, timeout_s: float = 60.0) -> None:
-        """Finishes what is queued, commits and ends the thread."""
+    def close(self, *, timeout_s: float = 60.0) -> bool:
+        """Finishes what is queued, commits and ends the thread. Whether all of that was done in time, and
+        the catalog has been in step with the files throughout."""
         with self._news:
             self._closing = True
             self._news.notify()
         self._thread.join(timeout_s)
+        return not self._thread.is_alive() and not self._out_of_step
 
     def _loop(self) -> None:
         committed_s = time.monotonic()
@@ -206,6 +209,7 @@ class Writer:
         try:
             self._files.remove(job.namespace, job.key)
         except OSError as error:
+            self._out_of_step = True
             _log.warning("A file of the SSD cache could not be removed: %s", error)
 
     def _save(self, job: Save) -> None:
@@ -213,6 +217,7 @@ class Writer:
         try:
             size = self._files.write(job.head, job.tensors)
         except OSError as error:
+            self._out_of_step = True
             self._answers.append(Saved(job, 0, error))
             return
         self.written_bytes += size
@@ -246,6 +251,6 @@ class Writer:
                     "the files instead.",
                     error,
                 )
-            self._catalog_fails = True
+            self._catalog_fails = self._out_of_step = True
             return False
         return True
