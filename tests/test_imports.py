@@ -27,8 +27,21 @@ ALLOWED: dict[str, frozenset[str]] = {
     "accept": frozenset({"errors", "config", "options"}),
     "blame": frozenset({"errors", "config", "options"}),
     "__main__": frozenset({"cli"}),
+    "lab": frozenset({"errors", "config", "options", "api", "serving", "chat", "prefix", "engines"}),
     "cli": frozenset(
-        {"errors", "config", "options", "api", "accept", "blame", "serving", "chat", "prefix", "engines"}
+        {
+            "errors",
+            "config",
+            "options",
+            "api",
+            "accept",
+            "blame",
+            "lab",
+            "serving",
+            "chat",
+            "prefix",
+            "engines",
+        }
     ),
 }
 

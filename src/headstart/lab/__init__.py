@@ -1,0 +1,1 @@
+"""Servers on the toy engine with one planted defect each: what `headstart accept` must catch."""
