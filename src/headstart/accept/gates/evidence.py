@@ -5,12 +5,13 @@ Three witnesses of reuse are kept apart: the reply, the server's counters, and t
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 from headstart.accept import judge
-from headstart.accept.exchange import Counters, Exchange, FailureKind
+from headstart.accept.exchange import Ask, Counters, Exchange, FailureKind
 from headstart.accept.fixtures import Tier
 from headstart.accept.judge import Answer, Calibration, Sameness, Warmth
 from headstart.accept.verdict import Figure, Outcome, Verdict
@@ -160,6 +161,11 @@ def by_facts(right: bool | None) -> Compared:
 def names_other(heard: str | None, own: str | None, foreign: Iterable[str]) -> bool:
     """Whether the reply gives a value that belongs to another text and not to its own."""
     return heard is not None and heard != own and heard in set(foreign)
+
+
+def with_options(ask: Ask, options: Mapping[str, Any]) -> Ask:
+    """The same with more fields in its body; those it has stay."""
+    return replace(ask, options={**ask.options, **options}) if options else ask
 
 
 def quoted(text: str, limit: int = 40) -> str:

@@ -27,6 +27,7 @@ from headstart.accept.gates.evidence import (
     quoted,
     reuse_of,
     seconds,
+    with_options,
 )
 from headstart.accept.judge import Answer, Reach, Warmth
 from headstart.accept.servers import Facts
@@ -39,12 +40,17 @@ _SALTED = ("vllm", "sglang")
 
 @dataclass(frozen=True)
 class Change:
-    """What is other about a prompt. `part`: the question in two words. `words`: for the reason.
-    `fields`: of the ask, where these make it a stranger and not its text."""
+    """What is other about a prompt. `part`: the question in two words. `words`: for the reason. With a
+    model or options these make it a stranger, not its text."""
 
     part: str
     words: str
-    fields: Mapping[str, Any] = field(default_factory=dict)
+    model: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def in_text(self) -> bool:
+        return self.model is None and not self.options
 
 
 @dataclass(frozen=True)
@@ -104,9 +110,9 @@ class MustMiss:
             verdicts.append(Verdict(self.name, Outcome.UNSUPPORTED, reason, tier.name, "adapter or option"))
         return verdicts
 
-    def _twice(self, session: Session, tier: Tier, label: str, changes: Mapping[str, Any]) -> Known:
+    def _twice(self, session: Session, tier: Tier, label: str, options: Mapping[str, Any]) -> Known:
         passage = session.family().at(tier)
-        ask = session.ask(passage, label=f"{tier.name}, {label}", **changes)
+        ask = with_options(session.ask(passage, label=f"{tier.name}, {label}"), options)
         first = session.send(ask, tier=tier)
         again = session.send(replace(ask, label=f"{ask.label}, again"), tier=tier)
         reuse = reuse_of(again, session.calibration, tier.least)
@@ -116,9 +122,10 @@ class MustMiss:
     def _stranger(
         self, session: Session, tier: Tier, known: Known, passage: Passage, change: Change
     ) -> Stranger:
-        """Sends `passage`, changed. With fields that make it a stranger it shares nothing."""
-        ask = session.ask(passage, label=f"{tier.name}, {change.words}", **change.fields)
-        shared = Reach(0, 0) if change.fields else session.divergence(known.ask, ask)
+        """Sends `passage`, changed."""
+        ask = session.ask(passage, label=f"{tier.name}, {change.words}", model=change.model)
+        ask = with_options(ask, change.options)
+        shared = session.divergence(known.ask, ask) if change.in_text else Reach(0, 0)
         exchange = session.send(ask, tier=tier)
         right = session.facts_right(exchange, passage)
         answer = by_facts(right)
@@ -135,31 +142,32 @@ class MustMiss:
 
     def _adapters(self, session: Session, tier: Tier, known: Known) -> list[Stranger]:
         return [
-            self._stranger(session, tier, known, known.passage, Change("other adapter", words, fields))
-            for words, fields in adapter_changes(session.server.name, session.facts)[:1]
+            self._stranger(session, tier, known, known.passage, change)
+            for change in adapter_changes(session.server.name, session.facts)[:1]
         ]
 
     def _salted(self, session: Session, tier: Tier) -> list[Verdict]:
         part, name = "cache salt", "cache_salt"
         if session.server.name not in _SALTED:
             return []
-        known = self._twice(session, tier, "with a cache salt", {"options": {name: "accept-one"}})
+        known = self._twice(session, tier, "with a cache salt", {name: "accept-one"})
         failed = broken(self.name, (known.first, known.again), tier, part)
         if failed:
             return [failed]
-        change = Change(part, "another cache salt", {"options": {name: "accept-two"}})
+        change = Change(part, "another cache salt", None, {name: "accept-two"})
         return [missed(self.name, self._stranger(session, tier, known, known.passage, change))]
 
 
-def adapter_changes(server: str, facts: Facts) -> list[tuple[str, dict[str, Any]]]:
-    """How a request chooses another adapter than the default: words, and fields of the ask."""
+def adapter_changes(server: str, facts: Facts) -> list[Change]:
+    """How a request chooses another adapter than the default."""
+    part = "other adapter"
     if server == "llama_server":
         return [
-            (f"adapter {name} at half its weight", {"options": {"lora": [{"id": number, "scale": 0.5}]}})
+            Change(part, f"adapter {name} at half its weight", None, {"lora": [{"id": number, "scale": 0.5}]})
             for number, name in enumerate(facts.adapters)
         ]
     if server in _BY_MODEL_NAME:
-        return [(f"adapter {name}", {"model": name}) for name in facts.adapters]
+        return [Change(part, f"adapter {name}", name) for name in facts.adapters]
     return []
 
 
