@@ -10,16 +10,14 @@ from headstart.accept.exchange import Ask, Exchange, Message
 from headstart.accept.fixtures import Passage, Tier
 from headstart.accept.gates import Need
 from headstart.accept.gates.evidence import (
-    Compared,
     Kept,
     broken,
-    compared,
     kept,
     of_prompt,
     reuse_of,
     with_options,
 )
-from headstart.accept.judge import Answer
+from headstart.accept.judge import Answer, Sameness
 from headstart.accept.session import Session
 from headstart.accept.verdict import Figure, Outcome, Verdict
 
@@ -58,7 +56,7 @@ class Runs:
     tier: Tier
     on: Sequence[Exchange]
     off: Sequence[Exchange]
-    pairs: Sequence[tuple[str, Compared]]
+    pairs: Sequence[tuple[str, Sameness]]
     warm: Sequence[Kept]
 
 
@@ -89,7 +87,7 @@ class Accelerators:
         failed = broken(self.name, on, tier, ON_PART)
         if failed:
             return [failed]
-        pair = ("warm against cold, speculation on", self._compared(session, passage, *on))
+        pair = ("warm against cold, speculation on", session.same(on[0], on[1], passage))
         verdicts = [
             judged(self.name, ON_PART, Runs(tier, on, [], [pair], [self._kept(session, on[1], tier)]))
         ]
@@ -103,7 +101,7 @@ class Accelerators:
         tier: Tier,
         passage: Passage,
         on: Sequence[Exchange],
-        pair: tuple[str, Compared],
+        pair: tuple[str, Sameness],
     ) -> Verdict:
         """Two texts: the first is read with speculation on, the second with it off; both are then asked
         warm the other way too, so that every answer hangs together with every other."""
@@ -121,9 +119,9 @@ class Accelerators:
             return failed
         pairs = [
             pair,
-            ("off and warm against on and cold", self._compared(session, passage, on[0], off_warm)),
-            ("warm against cold, speculation off", self._compared(session, other, off_cold, off_again)),
-            ("on and warm against off and cold", self._compared(session, other, off_cold, on_again)),
+            ("off and warm against on and cold", session.same(on[0], off_warm, passage)),
+            ("warm against cold, speculation off", session.same(off_cold, off_again, other)),
+            ("on and warm against off and cold", session.same(off_cold, on_again, other)),
         ]
         warm = [self._kept(session, one, tier) for one in (on[1], off_warm, off_again, on_again)]
         runs = Runs(tier, [*on, on_again], [off_warm, off_cold, off_again], pairs, warm)
@@ -137,11 +135,11 @@ class Accelerators:
         if failed:
             return failed
         cold = session.cold(replace(ask, label=f"{ask.label}, cold"), tier=tier)
-        if cold is None or not cold.ok:
+        if cold is None:
             reason = f"{of_prompt(reuse_of(warm, session.calibration))}; the server gives no answer without "
             reason += "its cache to set beside it"
             return Verdict(self.name, Outcome.INCONCLUSIVE, reason, tier.name, NEXT_PART, cases=(warm.case,))
-        answer = compared(cold, warm, session.same(cold, warm), None, None)
+        answer = session.same(cold, warm)
         pair = ("next turn against the same without the cache", answer)
         runs = Runs(tier, [reply, warm], [], [pair], [self._kept(session, warm, tier, reply.prompt_tokens)])
         return judged(self.name, NEXT_PART, runs)
@@ -152,13 +150,9 @@ class Accelerators:
         ask = session.ask(passage, label=f"{tier.name}, {label}", max_tokens=REPLY_TOKENS)
         return session.send(with_options(ask, options), tier=tier)
 
-    def _compared(self, session: Session, passage: Passage, first: Exchange, later: Exchange) -> Compared:
-        right = (session.facts_right(first, passage), session.facts_right(later, passage))
-        return compared(first, later, session.same(first, later), *right)
-
     def _kept(self, session: Session, exchange: Exchange, tier: Tier, due: int | None = None) -> Kept:
         reuse = reuse_of(exchange, session.calibration, tier.least)
-        return kept(reuse, due, session.allowance, session.calibration.overhead_tokens)
+        return kept(reuse, due, session.allowance, session.head_tokens)
 
 
 def next_turn(ask: Ask, reply: str, label: str) -> Ask:
@@ -217,7 +211,7 @@ def judged(gate: str, part: str, runs: Runs) -> Verdict:
 def _judge(runs: Runs, on: Drafts, off: Drafts) -> tuple[Outcome, str]:
     for words, one in runs.pairs:
         if one.answer is Answer.DIFFERENT:
-            return Outcome.FAIL, f"{words}: {one.words} (drafted {on.drafted}, accepted {on.accepted})"
+            return Outcome.FAIL, f"{words}: {one.detail} (drafted {on.drafted}, accepted {on.accepted})"
     if on.missing:
         return Outcome.INCONCLUSIVE, on.missing
     if off.drafted:
@@ -227,11 +221,11 @@ def _judge(runs: Runs, on: Drafts, off: Drafts) -> tuple[Outcome, str]:
         )
     for words, one in runs.pairs:
         if one.answer is Answer.UNDECIDED:
-            return Outcome.INCONCLUSIVE, f"{words}: {one.words}"
+            return Outcome.INCONCLUSIVE, f"{words}: {one.detail}"
     if any(state in (Kept.NONE, Kept.UNKNOWN) for state in runs.warm):
         return Outcome.INCONCLUSIVE, "a repeat was not seen to be warm, so nothing was crossed with it"
     ran = f"drafted {on.drafted} tokens, accepted {on.accepted}"
-    words = "; ".join(f"{words}: {one.words}" for words, one in runs.pairs)
+    words = "; ".join(f"{words}: {one.detail}" for words, one in runs.pairs)
     return Outcome.PASS, f"{ran}; {words}"
 
 

@@ -9,18 +9,17 @@ from headstart.accept.exchange import Exchange
 from headstart.accept.fixtures import Tier
 from headstart.accept.gates import Need, survival
 from headstart.accept.gates.evidence import (
-    Compared,
     Kept,
     Reuse,
     broken,
-    compared,
     figures_of,
     kept,
     of_prompt,
+    outcome_of,
     reuse_of,
 )
 from headstart.accept.gates.survival import Return
-from headstart.accept.judge import Answer
+from headstart.accept.judge import Answer, Sameness
 from headstart.accept.session import Session
 from headstart.accept.verdict import Outcome, Verdict
 
@@ -36,7 +35,7 @@ class Visit:
     again: Exchange
     reuse: Reuse
     state: Kept
-    answer: Compared
+    answer: Sameness
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class Churn:
         after = session.counters()
         evicted = after.since(before).evictions if before and after else None
         backs = [survival.come_back(session, one, "after the churn") for one in planted]
-        head = session.calibration.overhead_tokens
+        head = session.head_tokens
         verdicts = [
             returned(self.name, back, count, allowance=session.allowance, head=head, evicted=evicted)
             for back in backs
@@ -89,10 +88,9 @@ class Churn:
             sent.append(again)
             if not again.ok:
                 break
-            right = (session.facts_right(first, passage), session.facts_right(again, passage))
             reuse = reuse_of(again, session.calibration, tier.least)
-            state = kept(reuse, None, session.allowance, session.calibration.overhead_tokens)
-            answer = compared(first, again, session.same(first, again), *right)
+            state = kept(reuse, None, session.allowance, session.head_tokens)
+            answer = session.same(first, again, passage)
             visits.append(Visit(first, again, reuse, state, answer))
             if len(visits) >= COLD_IN_A_ROW and all(v.state is Kept.NONE for v in visits[-COLD_IN_A_ROW:]):
                 break
@@ -116,8 +114,8 @@ def returned(
     told = f"after {churned} unrelated prompts: {word[state]}, {of_prompt(back.reuse)}{dropped}"
     return Verdict(
         gate,
-        back.answer.outcome,
-        f"{told}; {back.answer.words}",
+        outcome_of(back.answer),
+        f"{told}; {back.answer.detail}",
         tier=back.tier.name,
         part=part,
         figures={
@@ -138,7 +136,7 @@ def stay_warm(gate: str, tier: Tier, visits: Sequence[Visit], churned: int) -> V
     wrong = [visit for visit in visits if visit.answer.answer is Answer.DIFFERENT]
     if wrong:
         reason = f"{len(wrong)} of {len(visits)} prompts answer otherwise when asked again: "
-        reason += wrong[0].answer.words
+        reason += wrong[0].answer.detail
         bad = tuple(case for visit in wrong for case in (visit.first.case, visit.again.case))
         return Verdict(gate, Outcome.FAIL, reason, tier.name, part, _counts(visits, churned), bad)
     outcome, reason = _warm_words(visits, tier, churned)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from headstart.accept.exchange import Exchange
 from headstart.accept.fixtures import Tier
 from headstart.accept.gates import Need
-from headstart.accept.gates.evidence import Compared, Reuse, broken, compared, of_prompt, reuse_of, seconds
-from headstart.accept.judge import Answer, Timing, Warmth
+from headstart.accept.gates.evidence import Reuse, broken, of_prompt, outcome_of, reuse_of, seconds
+from headstart.accept.judge import Answer, Sameness, Timing, Warmth
 from headstart.accept.session import Baseline, Session
 from headstart.accept.verdict import Figure, Outcome, Verdict
 
@@ -33,7 +33,7 @@ class Sides:
     cold: Exchange
     warm: Sequence[Exchange]
     warm_reuse: Reuse
-    answers: Sequence[tuple[str, Compared]]
+    answers: Sequence[tuple[str, Sameness]]
 
 
 @dataclass(frozen=True)
@@ -80,18 +80,14 @@ class ControlGate:
         if failed:
             return [failed]
         session.found.control.setdefault(tier.name, []).extend(off)
-        first_right = session.facts_right(off[0], passage)
         answers = [
-            (
-                words,
-                compared(off[0], on, session.same(off[0], on), first_right, session.facts_right(on, passage)),
-            )
+            (words, session.same(off[0], on, passage))
             for words, on in (("first sight", cold), ("repeat", warm[0]))
         ]
         repeated = reuse_of(repeat, session.calibration, tier.least)
         warm_reuse = reuse_of(warm[-1], session.calibration, tier.least)
         sides = Sides(tier, off, repeat, repeated, cold, warm, warm_reuse, answers)
-        head = session.calibration.overhead_tokens
+        head = session.head_tokens
         return [answers_verdict(self.name, sides, head), saves_verdict(self.name, sides, head)]
 
 
@@ -121,8 +117,8 @@ def _answers(sides: Sides, head: int) -> tuple[Outcome, str]:
     for answer in (Answer.DIFFERENT, Answer.UNDECIDED):
         for words, one in sides.answers:
             if one.answer is answer:
-                return one.outcome, f"{words} with the cache on, beside the cache off: {one.words}"
-    words = "; ".join(f"{words}: {one.words}" for words, one in sides.answers)
+                return outcome_of(one), f"{words} with the cache on, beside the cache off: {one.detail}"
+    words = "; ".join(f"{words}: {one.detail}" for words, one in sides.answers)
     return Outcome.PASS, f"first sight and repeat answer as without a cache ({words})"
 
 

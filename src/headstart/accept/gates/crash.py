@@ -50,7 +50,7 @@ class Crash:
             return [self._not_back(problem)]
         survival.warm_up(session)
         loss = Loss("SIGKILL", True, disk)
-        allowance, head = session.allowance, session.calibration.overhead_tokens
+        allowance, head = session.allowance, session.head_tokens
         return [
             survival.verdict(
                 self.name,

@@ -70,7 +70,8 @@ def reuse_of(exchange: Exchange, calibration: Calibration, about: int = 0) -> Re
     """The witnesses on `exchange`. `about`: tokens of its prompt where the server does not say."""
     prompt = exchange.prompt_tokens
     tokens = prompt if prompt is not None else about
-    clock = judge.warmth(exchange.waited_s, tokens, calibration) if tokens else Warmth.UNCLEAR
+    unclear = exchange.first_token_s is None or not tokens
+    clock = Warmth.UNCLEAR if unclear else judge.warmth(exchange.waited_s, tokens, calibration)
     return Reuse(prompt, exchange.reused, _counted(exchange), clock, exchange.waited_s)
 
 
@@ -109,53 +110,22 @@ def kept(reuse: Reuse, due: int | None, allowance: int, head: int = 0) -> Kept:
     return by_clock[reuse.clock]
 
 
-@dataclass(frozen=True)
-class Compared:
-    """Whether two replies are one answer, all that is known put together. `words`: a clause for a
-    reason. `difference`: largest difference of a log-probability, where there are scores."""
-
-    answer: Answer
-    words: str
-    difference: float | None = None
-
-    @property
-    def outcome(self) -> Outcome:
-        """Of a question that is only about the answer."""
-        outcomes = {
-            Answer.SAME: Outcome.PASS,
-            Answer.DIFFERENT: Outcome.FAIL,
-            Answer.UNDECIDED: Outcome.INCONCLUSIVE,
-        }
-        return outcomes[self.answer]
+def outcome_of(answer: Sameness) -> Outcome:
+    """Of a question that is only about the answer."""
+    outcomes = {
+        Answer.SAME: Outcome.PASS,
+        Answer.DIFFERENT: Outcome.FAIL,
+        Answer.UNDECIDED: Outcome.INCONCLUSIVE,
+    }
+    return outcomes[answer.answer]
 
 
-def compared(
-    first: Exchange,
-    later: Exchange,
-    sameness: Sameness,
-    first_right: bool | None,
-    later_right: bool | None,
-) -> Compared:
-    """`sameness` of two replies to one prompt, and whether each gave the planted facts (None: the model
-    cannot be asked). An emptied reply and a fact lost are different answers whatever the scores say."""
-    difference = sameness.difference
-    if first.answer and not later.answer:
-        return Compared(Answer.DIFFERENT, "the reply is empty where it was not before", difference)
-    if first_right and later_right is False:
-        words = f"a planted fact is answered wrong that was answered right before ({quoted(later.answer)})"
-        return Compared(Answer.DIFFERENT, words, difference)
-    if sameness.answer is Answer.UNDECIDED and first_right and later_right:
-        return Compared(Answer.SAME, "the planted facts are answered right both times", difference)
-    return Compared(sameness.answer, sameness.detail, difference)
-
-
-def by_facts(right: bool | None) -> Compared:
+def by_facts(right: bool | None) -> Sameness:
     """What the planted facts alone say, where there is no other answer to set beside the reply."""
     if right:
-        return Compared(Answer.SAME, "the planted facts are answered right")
-    words = "there is no cold answer to set beside it, and "
-    words += "this model cannot be asked" if right is None else "the planted facts are answered wrong"
-    return Compared(Answer.UNDECIDED, words)
+        return Sameness(Answer.SAME, "facts", "the planted facts are answered right")
+    words = "this model cannot be asked" if right is None else "the planted facts are answered wrong"
+    return Sameness(Answer.UNDECIDED, "facts", f"there is no cold answer to set beside it, and {words}")
 
 
 def names_other(heard: str | None, own: str | None, foreign: Iterable[str]) -> bool:

@@ -9,19 +9,17 @@ from headstart.accept.exchange import Exchange
 from headstart.accept.fixtures import Passage, Tier
 from headstart.accept.gates import Need
 from headstart.accept.gates.evidence import (
-    Compared,
     Kept,
     Reuse,
     broken,
     by_facts,
-    compared,
     figures_of,
     kept,
     of_prompt,
     reuse_of,
     seconds,
 )
-from headstart.accept.judge import Answer, Warmth
+from headstart.accept.judge import Answer, Sameness, Warmth
 from headstart.accept.servers import Facts
 from headstart.accept.session import Options, Session
 from headstart.accept.verdict import Outcome, Verdict
@@ -39,7 +37,7 @@ class First:
     model: str
     exchange: Exchange
     reuse: Reuse
-    answer: Compared
+    answer: Sameness
     as_a: Answer
     other: bool | None
 
@@ -55,7 +53,7 @@ class Comeback:
     before: Exchange
     after: Exchange
     reuse: Reuse
-    answer: Compared
+    answer: Sameness
     was_warm: Kept | None
 
 
@@ -118,7 +116,7 @@ class ModelSwitch:
                 was_warm=None,
             ),
         )
-        head, allowance = session.calibration.overhead_tokens, session.allowance
+        head, allowance = session.head_tokens, session.allowance
         return [
             starts_at_zero(self.name, first, head),
             *(comes_back(self.name, one, allowance, head) for one in comebacks),
@@ -131,7 +129,7 @@ class ModelSwitch:
 
     def _kept(self, session: Session, exchange: Exchange, tier: Tier) -> Kept:
         reuse = reuse_of(exchange, session.calibration, tier.least)
-        return kept(reuse, None, session.allowance, session.calibration.overhead_tokens)
+        return kept(reuse, None, session.allowance, session.head_tokens)
 
     def _first(
         self,
@@ -144,12 +142,10 @@ class ModelSwitch:
         a_first: Exchange,
     ) -> First:
         own = session.options.model or session.facts.model
-        right = session.facts_right(exchange, passage)
-        cold = session.cold(session.ask(passage, model=other, label=f"{tier.name}, B cold"), tier=tier)
-        answer = by_facts(right)
-        if cold is not None and cold.ok:
-            cold_right = session.facts_right(cold, passage)
-            answer = compared(cold, exchange, session.same(cold, exchange), cold_right, right)
+        cold = session.cold(session.ask(passage, model=other, label=f"{tier.name}, B"), tier=tier)
+        answer = by_facts(session.facts_right(exchange, passage))
+        if cold is not None:
+            answer = session.same(cold, exchange, passage)
         return First(
             tier,
             other,
@@ -172,8 +168,7 @@ class ModelSwitch:
         after: Exchange,
         was_warm: Kept | None,
     ) -> Comeback:
-        right = (session.facts_right(before, passage), session.facts_right(after, passage))
-        answer = compared(before, after, session.same(before, after), *right)
+        answer = session.same(before, after, passage)
         reuse = reuse_of(after, session.calibration, tier.least)
         return Comeback(tier, part, model, before, after, reuse, answer, was_warm)
 
@@ -225,11 +220,11 @@ def _starts(first: First, head: int) -> tuple[Outcome, str]:
             return Outcome.INCONCLUSIVE, f"{told}; it answers like the other, so both names may be one model"
         return Outcome.FAIL, told
     if first.answer.answer is Answer.DIFFERENT:
-        return Outcome.FAIL, f"{told}, and not the answer it gives cold: {first.answer.words}"
+        return Outcome.FAIL, f"{told}, and not the answer it gives cold: {first.answer.detail}"
     if tokens is not None:
         return Outcome.PASS, told
     if first.answer.answer is Answer.SAME and first.answer.difference is not None:
-        return Outcome.PASS, f"{told}, and the answer it gives cold: {first.answer.words}"
+        return Outcome.PASS, f"{told}, and the answer it gives cold: {first.answer.detail}"
     return Outcome.INCONCLUSIVE, f"{told}, and loading a model hides the time that reading takes"
 
 
@@ -253,7 +248,7 @@ def comes_back(gate: str, one: Comeback, allowance: int, head: int) -> Verdict:
 def _comes_back(one: Comeback, allowance: int, head: int) -> tuple[Outcome, str]:
     told = f"back at {one.model}: {of_prompt(one.reuse)}"
     if one.answer.answer is Answer.DIFFERENT:
-        return Outcome.FAIL, f"{told}, and answers otherwise: {one.answer.words}"
+        return Outcome.FAIL, f"{told}, and answers otherwise: {one.answer.detail}"
     state = kept(one.reuse, None, allowance, head)
     if one.reuse.tokens is None and one.reuse.clock is not Warmth.WARM:
         return Outcome.INCONCLUSIVE, f"{told}, and loading a model hides the time that reading takes"
@@ -263,8 +258,8 @@ def _comes_back(one: Comeback, allowance: int, head: int) -> tuple[Outcome, str]
         took = f"first token after {seconds(one.reuse.waited_s)}"
         return Outcome.FAIL, f"{told}: its state was lost to the switch, {took}"
     if one.answer.answer is Answer.UNDECIDED:
-        return Outcome.INCONCLUSIVE, f"{told}; the answer cannot be compared: {one.answer.words}"
-    return Outcome.PASS, f"{told}, first token after {seconds(one.reuse.waited_s)}; {one.answer.words}"
+        return Outcome.INCONCLUSIVE, f"{told}; the answer cannot be compared: {one.answer.detail}"
+    return Outcome.PASS, f"{told}, first token after {seconds(one.reuse.waited_s)}; {one.answer.detail}"
 
 
 GATE = ModelSwitch()

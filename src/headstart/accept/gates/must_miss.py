@@ -14,12 +14,10 @@ from headstart.accept.exchange import Ask, Exchange
 from headstart.accept.fixtures import Passage, Tier
 from headstart.accept.gates import Need
 from headstart.accept.gates.evidence import (
-    Compared,
     Kept,
     Reuse,
     broken,
     by_facts,
-    compared,
     figures_of,
     kept,
     names_other,
@@ -29,7 +27,7 @@ from headstart.accept.gates.evidence import (
     seconds,
     with_options,
 )
-from headstart.accept.judge import Answer, Reach, Warmth
+from headstart.accept.judge import Answer, Reach, Sameness, Warmth
 from headstart.accept.servers import Facts
 from headstart.accept.session import Session
 from headstart.accept.verdict import Outcome, Verdict
@@ -67,7 +65,7 @@ class Stranger:
     reuse: Reuse
     shared: Reach
     foreign: bool
-    answer: Compared
+    answer: Sameness
     hit: Kept
 
 
@@ -80,6 +78,18 @@ class Known:
     first: Exchange
     again: Exchange
     hit: Kept
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A stranger on its way to be judged."""
+
+    known: Known
+    passage: Passage
+    change: Change
+    ask: Ask
+    exchange: Exchange
+    shared: Reach
 
 
 @dataclass(frozen=True)
@@ -98,14 +108,19 @@ class MustMiss:
         if failed:
             return [failed]
         other, first_word = session.family().at(tier), known.passage.changed_at(0)
-        strangers = [
-            self._stranger(session, tier, known, other, Change("other text", "another text")),
-            self._stranger(session, tier, known, first_word, Change("first word", "another first word")),
+        sent = [
+            self._send(session, tier, known, other, Change("other text", "another text")),
+            self._send(session, tier, known, first_word, Change("first word", "another first word")),
         ]
-        strangers += self._adapters(session, tier, known)
-        verdicts = [missed(self.name, one) for one in strangers]
-        verdicts += self._salted(session, tier)
-        if len(verdicts) == len(strangers) == 2:
+        changes = adapter_changes(session.server.name, session.facts)[:1]
+        sent += [self._send(session, tier, known, known.passage, change) for change in changes]
+        salted = self._salted(session, tier)
+        if isinstance(salted, Sent):
+            sent.append(salted)
+        verdicts = [missed(self.name, self._stranger(session, tier, one)) for one in sent]
+        if isinstance(salted, Verdict):
+            verdicts.append(salted)
+        if len(verdicts) == 2:
             reason = "the server names no adapter or cache salt that a request can choose"
             verdicts.append(Verdict(self.name, Outcome.UNSUPPORTED, reason, tier.name, "adapter or option"))
         return verdicts
@@ -116,46 +131,39 @@ class MustMiss:
         first = session.send(ask, tier=tier)
         again = session.send(replace(ask, label=f"{ask.label}, again"), tier=tier)
         reuse = reuse_of(again, session.calibration, tier.least)
-        hit = kept(reuse, None, session.allowance, session.calibration.overhead_tokens)
+        hit = kept(reuse, None, session.allowance, session.head_tokens)
         return Known(passage, ask, first, again, hit)
 
-    def _stranger(
-        self, session: Session, tier: Tier, known: Known, passage: Passage, change: Change
-    ) -> Stranger:
-        """Sends `passage`, changed."""
+    def _send(self, session: Session, tier: Tier, known: Known, passage: Passage, change: Change) -> Sent:
         ask = session.ask(passage, label=f"{tier.name}, {change.words}", model=change.model)
         ask = with_options(ask, change.options)
         shared = session.divergence(known.ask, ask) if change.in_text else Reach(0, 0)
-        exchange = session.send(ask, tier=tier)
-        right = session.facts_right(exchange, passage)
-        answer = by_facts(right)
-        cold = session.cold(ask, tier=tier) if exchange.ok else None
-        if cold is not None and cold.ok:
-            cold_right = session.facts_right(cold, passage)
-            answer = compared(cold, exchange, session.same(cold, exchange), cold_right, right)
+        return Sent(known, passage, change, ask, session.send(ask, tier=tier), shared)
+
+    def _stranger(self, session: Session, tier: Tier, sent: Sent) -> Stranger:
+        """Sets the cold answer beside it. After everything is sent: cold may mean an emptied cache."""
+        exchange, passage = sent.exchange, sent.passage
+        cold = session.cold(sent.ask, tier=tier) if exchange.ok else None
+        answer = by_facts(session.facts_right(exchange, passage))
+        if cold is not None:
+            answer = session.same(cold, exchange, passage)
         foreign = any(
             names_other(session.heard(exchange, marker.name), passage.value(marker.name), [marker.value])
-            for marker in known.passage.markers
+            for marker in sent.known.passage.markers
         )
         reuse = reuse_of(exchange, session.calibration, tier.least)
-        return Stranger(tier, change, exchange, reuse, shared, foreign, answer, known.hit)
+        return Stranger(tier, sent.change, exchange, reuse, sent.shared, foreign, answer, sent.known.hit)
 
-    def _adapters(self, session: Session, tier: Tier, known: Known) -> list[Stranger]:
-        return [
-            self._stranger(session, tier, known, known.passage, change)
-            for change in adapter_changes(session.server.name, session.facts)[:1]
-        ]
-
-    def _salted(self, session: Session, tier: Tier) -> list[Verdict]:
+    def _salted(self, session: Session, tier: Tier) -> Sent | Verdict | None:
         part, name = "cache salt", "cache_salt"
         if session.server.name not in _SALTED:
-            return []
+            return None
         known = self._twice(session, tier, "with a cache salt", {name: "accept-one"})
         failed = broken(self.name, (known.first, known.again), tier, part)
         if failed:
-            return [failed]
+            return failed
         change = Change(part, "another cache salt", None, {name: "accept-two"})
-        return [missed(self.name, self._stranger(session, tier, known, known.passage, change))]
+        return self._send(session, tier, known, known.passage, change)
 
 
 def adapter_changes(server: str, facts: Facts) -> list[Change]:
@@ -204,7 +212,7 @@ def _judge(one: Stranger) -> tuple[Outcome, str]:
         return Outcome.INCONCLUSIVE, f"{told}; nor can it be told whether the same prompt again is reused"
     believed = _believed(one)
     if not believed:
-        return Outcome.INCONCLUSIVE, f"{told}; nothing else confirms it: {one.answer.words}"
+        return Outcome.INCONCLUSIVE, f"{told}; nothing else confirms it: {one.answer.detail}"
     return Outcome.PASS, f"{told}; {believed}"
 
 
@@ -222,7 +230,9 @@ def _wrong(one: Stranger) -> str | None:
             f"{one.change.words}: the reply gives a value of the other text ({quoted(one.exchange.answer)})"
         )
     if one.answer.answer is Answer.DIFFERENT:
-        return f"{one.change.words}: {of_prompt(reuse)}, and not the answer it gives cold: {one.answer.words}"
+        return (
+            f"{one.change.words}: {of_prompt(reuse)}, and not the answer it gives cold: {one.answer.detail}"
+        )
     if reuse.clock is Warmth.WARM and 4 * most < (reuse.prompt or 0):
         waited = seconds(reuse.waited_s)
         return (
@@ -241,7 +251,7 @@ def _believed(one: Stranger) -> str:
         if one.reuse.clock is Warmth.COLD
         else "",
         "its counters agree" if one.reuse.confirmed else "",
-        one.answer.words if one.answer.answer is Answer.SAME else "",
+        one.answer.detail if one.answer.answer is Answer.SAME else "",
     )
     return ", ".join(word for word in because if word)
 

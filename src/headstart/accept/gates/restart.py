@@ -44,7 +44,7 @@ class Restart:
                 survival.come_back(session, one, "after the restart"),
                 loss,
                 allowance=session.allowance,
-                head=session.calibration.overhead_tokens,
+                head=session.head_tokens,
             )
             for one in planted
         ]

@@ -8,19 +8,18 @@ from dataclasses import dataclass
 from headstart.accept.exchange import Ask, Counters, Exchange
 from headstart.accept.fixtures import Passage, Tier
 from headstart.accept.gates.evidence import (
-    Compared,
     Kept,
     Reuse,
     broken,
     by_facts,
-    compared,
     figures_of,
     kept,
     of_prompt,
+    outcome_of,
     reuse_of,
     seconds,
 )
-from headstart.accept.judge import Answer, Warmth
+from headstart.accept.judge import Answer, Sameness, Warmth
 from headstart.accept.session import Session
 from headstart.accept.verdict import Figure, Outcome, Verdict
 
@@ -58,7 +57,7 @@ class Return:
     before: Exchange
     after: Exchange
     reuse: Reuse
-    answer: Compared
+    answer: Sameness
 
 
 def keeps_on_disk(cache: Mapping[str, str], counters: Counters | None) -> bool | None:
@@ -75,23 +74,28 @@ def keeps_on_disk(cache: Mapping[str, str], counters: Counters | None) -> bool |
 
 
 def plant(session: Session, tier: Tier, label: str) -> Planted:
-    """Reads a new text of `tier`."""
-    passage = session.family().at(tier)
+    """A text of `tier` that the server has just seen: a new one for the smallest tier, so that it has
+    been in memory only; for larger ones the one read before, seen once more."""
+    if tier == session.tiers[0]:
+        passage = session.family().at(tier)
+        ask = session.ask(passage, label=f"{tier.name}, {label}")
+        return Planted(tier, passage, ask, session.send(ask, tier=tier))
+    family, first = session.first_sight(tier)
+    passage = family.at(tier)
     ask = session.ask(passage, label=f"{tier.name}, {label}")
-    return Planted(tier, passage, ask, session.send(ask, tier=tier))
+    again = session.send(ask, tier=tier)
+    return Planted(tier, passage, ask, first if again.ok else again)
 
 
-def ask_interrupted(session: Session, planted: Planted) -> tuple[Exchange, Exchange | None, Compared]:
+def ask_interrupted(session: Session, planted: Planted) -> tuple[Exchange, Exchange | None, Sameness]:
     """The prompt again, its cold answer where there is one, and what they show."""
     tier, passage = planted.tier, planted.passage
     ask = session.ask(passage, label=f"{tier.name}, broken off, again")
     after = session.send(ask, tier=tier)
-    right = session.facts_right(after, passage)
     cold = session.cold(ask, tier=tier)
-    if cold is None or not cold.ok:
-        return after, None, by_facts(right)
-    cold_right = session.facts_right(cold, passage)
-    return after, cold, compared(cold, after, session.same(cold, after), cold_right, right)
+    if cold is None:
+        return after, None, by_facts(session.facts_right(after, passage))
+    return after, cold, session.same(cold, after, passage)
 
 
 def come_back(session: Session, planted: Planted, label: str) -> Return:
@@ -99,13 +103,7 @@ def come_back(session: Session, planted: Planted, label: str) -> Return:
     tier, before = planted.tier, planted.before
     ask = session.ask(planted.passage, label=f"{tier.name}, {label}")
     after = session.send(ask, tier=tier)
-    answer = compared(
-        before,
-        after,
-        session.same(before, after),
-        session.facts_right(before, planted.passage),
-        session.facts_right(after, planted.passage),
-    )
+    answer = session.same(before, after, planted.passage)
     return Return(tier, before, after, reuse_of(after, session.calibration, tier.least), answer)
 
 
@@ -142,8 +140,8 @@ def answer_verdict(gate: str, back: Return, loss: Loss, part: str) -> Verdict:
     told = f"{of_prompt(back.reuse)} after {loss.words}"
     return Verdict(
         gate,
-        back.answer.outcome,
-        f"{told}; {back.answer.words}",
+        outcome_of(back.answer),
+        f"{told}; {back.answer.detail}",
         tier=back.tier.name,
         part=part,
         figures=figures(back, loss),
@@ -152,7 +150,7 @@ def answer_verdict(gate: str, back: Return, loss: Loss, part: str) -> Verdict:
 
 
 def interrupted_verdict(
-    gate: str, tier: Tier, after: Exchange, *, cold: Exchange | None, answer: Compared, part: str
+    gate: str, tier: Tier, after: Exchange, *, cold: Exchange | None, answer: Sameness, part: str
 ) -> Verdict:
     """Whether a prompt whose first reading was broken off is answered right. `cold`: its answer without
     the cache, where the server can give one; `answer`: the two compared, or what the facts say."""
@@ -163,8 +161,8 @@ def interrupted_verdict(
     reused = "does not say what it reused" if after.reused is None else f"reused {after.reused}{total} tokens"
     return Verdict(
         gate,
-        answer.outcome,
-        f"broken off while it was read, then asked again: {reused}; {answer.words}",
+        outcome_of(answer),
+        f"broken off while it was read, then asked again: {reused}; {answer.detail}",
         tier=tier.name,
         part=part,
         figures={
@@ -194,7 +192,7 @@ def _judge(back: Return, loss: Loss, allowance: int, head: int) -> tuple[Outcome
     reuse = back.reuse
     told = f"{of_prompt(reuse)} after {loss.words}"
     if back.answer.answer is Answer.DIFFERENT:
-        return Outcome.FAIL, f"{told}, and answers otherwise: {back.answer.words}"
+        return Outcome.FAIL, f"{told}, and answers otherwise: {back.answer.detail}"
     state = kept(reuse, None, allowance, head)
     if state is Kept.NONE:
         return _nothing_kept(back, loss, told)
@@ -236,7 +234,7 @@ def _all_kept(back: Return, loss: Loss, told: str) -> tuple[Outcome, str]:
     if loss.replaced and loads == 0:
         return Outcome.FAIL, f"{told}, but its count of loads from disk did not rise: it cannot have been"
     if back.answer.answer is Answer.UNDECIDED:
-        return Outcome.INCONCLUSIVE, f"{told}; the answer cannot be compared: {back.answer.words}"
+        return Outcome.INCONCLUSIVE, f"{told}; the answer cannot be compared: {back.answer.detail}"
     from_disk = f", its count of loads from disk rose by {loads:g}" if loads else ""
     unseen = "" if loss.replaced is not None else "; that the process is new shows in no counter of it"
-    return Outcome.PASS, f"{told}{from_disk}, {times}; {back.answer.words}{unseen}"
+    return Outcome.PASS, f"{told}{from_disk}, {times}; {back.answer.detail}{unseen}"
