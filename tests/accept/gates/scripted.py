@@ -256,10 +256,15 @@ class CacheOff:
     spawned: bool = True
     problem: str | None = None
     started: int = 0
+    ended: int = 0
 
     def fresh(self) -> str | None:
         self.started += 1
         return self.problem
+
+    def end(self) -> str | None:
+        self.ended += 1
+        return None
 
 
 def _shared(one: Sequence[str], other: Sequence[str]) -> int:
