@@ -6,6 +6,7 @@ import json
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
 
+from headstart.api.metrics import CONTENT_TYPE
 from headstart.api.openai import model_json
 from headstart.lab.defect import App, Message
 from headstart.lab.stack import Stack
@@ -47,12 +48,22 @@ def json_object(body: bytes) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-async def send_json(send: Send, body: Any, status: int = 200) -> None:
-    """A whole reply."""
-    data = json.dumps(body).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(data)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
+async def _send(send: Send, data: bytes, content_type: str) -> None:
+    headers = [(b"content-type", content_type.encode()), (b"content-length", str(len(data)).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": data})
+
+
+def added(pages: Sequence[bytes]) -> bytes:
+    """Several pages of Prometheus' text format as one: what has one name on several is added up."""
+    lines: dict[str, float | None] = {}
+    for line in (line for page in pages for line in page.decode().splitlines()):
+        name, _, value = line.rpartition(" ")
+        if line.startswith("#") or not name:
+            lines.setdefault(line, None)
+        else:
+            lines[name] = (lines.get(name) or 0.0) + float(value)
+    return "".join(f"{k}\n" if v is None else f"{k} {v}\n" for k, v in lines.items()).encode()
 
 
 def front(stacks: Sequence[Stack]) -> App:
@@ -60,7 +71,11 @@ def front(stacks: Sequence[Stack]) -> App:
 
     async def app(scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and (scope["method"], scope["path"]) == ("GET", "/v1/models"):
-            await send_json(send, {"object": "list", "data": [model_json(stack.served) for stack in stacks]})
+            listed = {"object": "list", "data": [model_json(stack.served) for stack in stacks]}
+            await _send(send, json.dumps(listed).encode(), "application/json")
+            return
+        if scope["type"] == "http" and (scope["method"], scope["path"]) == ("GET", "/metrics"):
+            await _send(send, added([stack.metrics.render() for stack in stacks]), CONTENT_TYPE)
             return
         chosen = stacks[0]
         if scope["type"] == "http" and scope["method"] == "POST":

@@ -80,7 +80,7 @@ class Stack:
         )
         kind = type("BentScheduler", (BentScheduler,), {"defect": defect})
         self.scheduler: Scheduler = kind(self.engine, settings, compiler, self.tier)
-        metrics = ServerMetrics(self.scheduler.snapshot)
+        self.metrics = ServerMetrics(self.scheduler.snapshot)
         self.served = ServedModel(
             name=name,
             engine_facts=self.engine.facts,
@@ -88,11 +88,11 @@ class Stack:
             vocabulary=engine.vocabulary,
             tokenize=engine.tokenize,
             template=ChatTemplate(str(engine.facts.chat_template), bos="<|endoftext|>", eos="<|im_end|>"),
-            scheduler=defect.scheduler(Observed(self.scheduler, metrics.observe)),
+            scheduler=defect.scheduler(Observed(self.scheduler, self.metrics.observe)),
             constraints=compiler,
             created=created,
         )
-        app = create_app(self.served, Settings(), scheduler=self.scheduler, metrics=metrics)
+        app = create_app(self.served, Settings(), scheduler=self.scheduler, metrics=self.metrics)
         self.app: App = app
 
     def _open(self, defect: Defect, shape: Shape, block_tokens: int) -> SsdTier | None:
