@@ -55,6 +55,24 @@ class Control(Protocol):
         ...
 
 
+class Baseline(Protocol):
+    """The same server with its cache off: --control-cmd or --control-url."""
+
+    @property
+    def url(self) -> str:
+        """For `Session.send(base_url=...)`."""
+        ...
+
+    @property
+    def spawned(self) -> bool:
+        """Its process is the harness's own, so `fresh` gives a new one. Otherwise it stays as it is."""
+        ...
+
+    def fresh(self) -> str | None:
+        """A new process that answers, the old one ended. None, or why it failed."""
+        ...
+
+
 @dataclass(frozen=True)
 class SweepPoint:
     """One measured edit: where the prompts part (tokens) and how much was restored (None: unknown)."""
@@ -86,7 +104,7 @@ class Session(Protocol):
 
     `wire`: the wire answers are judged on. `wires`: every wire found to work on this server, `wire`
     first. `calibration`: measured before the first gate. `control`: None without --spawn or
-    --restart-cmd.
+    --restart-cmd. `baseline`: None without --control-cmd or --control-url.
     """
 
     options: Options
@@ -97,6 +115,7 @@ class Session(Protocol):
     wires: Sequence[Wire]
     calibration: Calibration
     control: Control | None
+    baseline: Baseline | None
     found: Found
 
     @property

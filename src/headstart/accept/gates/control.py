@@ -1,0 +1,161 @@
+"""Gate: the same server with its cache off. What does the cache save, and do answers depend on it?"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headstart.accept.exchange import Exchange
+from headstart.accept.fixtures import Tier
+from headstart.accept.gates import Need
+from headstart.accept.gates.evidence import Reuse, broken, of_prompt, outcome_of, reuse_of, seconds
+from headstart.accept.judge import Answer, Sameness, Timing, Warmth
+from headstart.accept.session import Baseline, Session
+from headstart.accept.verdict import Figure, Outcome, Verdict
+
+WARM_UP_TOKENS = 256
+ANSWERS, SAVES = "answers", "saves"
+
+
+@dataclass(frozen=True)
+class Sides:
+    """One prompt with the cache off and on.
+
+    `off`: first sight in a process each (in one where the control is a URL). `repeat`: once more in the
+    last of them, which shows whether its cache is off. `cold`, `warm`: with the cache on.
+    `answers`: those with the cache on beside the first without, by words for a reason.
+    """
+
+    tier: Tier
+    off: Sequence[Exchange]
+    repeat: Exchange
+    repeated: Reuse
+    cold: Exchange
+    warm: Sequence[Exchange]
+    warm_reuse: Reuse
+    answers: Sequence[tuple[str, Sameness]]
+
+
+@dataclass(frozen=True)
+class ControlGate:
+    name: str = "control"
+    title: str = "Cache off"
+    shows: str = "Answers are those of the same server with its cache off, and the cache saves time."
+    needs: frozenset[Need] = frozenset({Need.CONTROL})
+
+    def run(self, session: Session) -> list[Verdict]:
+        baseline = session.baseline
+        if baseline is None:
+            reason = "no server with its cache off was given: --control-cmd or --control-url"
+            return [Verdict(self.name, Outcome.UNSUPPORTED, reason)]
+        if not session.tiers:
+            return [Verdict(self.name, Outcome.INCONCLUSIVE, "no tier fits into the server's context")]
+        verdicts: list[Verdict] = []
+        for tier in session.tiers:
+            verdicts += self._tier(session, baseline, tier)
+        return verdicts
+
+    def _tier(self, session: Session, baseline: Baseline, tier: Tier) -> list[Verdict]:
+        passage = session.family().at(tier)
+
+        def send(label: str, url: str | None = None) -> Exchange:
+            ask = session.ask(passage, label=f"{tier.name}, {label}")
+            return session.send(ask, tier=tier, base_url=url)
+
+        samples = max(1, session.options.samples)
+        off: list[Exchange] = []
+        for number in range(1, samples + 1):
+            session.say(f"{tier.name} with the cache off, {number} of {samples}")
+            problem = baseline.fresh()
+            if problem is not None:
+                reason = f"the control server did not start: {problem}"
+                return [Verdict(self.name, Outcome.INCONCLUSIVE, reason, tier.name)]
+            warm_up = session.ask(session.passage(WARM_UP_TOKENS), label="unrelated warm-up, cache off")
+            session.send(warm_up, base_url=baseline.url)
+            off.append(send(f"cache off {number}", baseline.url))
+        repeat = send("cache off, again", baseline.url)
+        cold = send("cache on")
+        warm = [send(f"cache on, again {number}") for number in range(1, samples + 1)]
+        failed = broken(self.name, [*off, repeat, cold, *warm], tier)
+        if failed:
+            return [failed]
+        session.found.control.setdefault(tier.name, []).extend(off)
+        answers = [
+            (words, session.same(off[0], on, passage))
+            for words, on in (("first sight", cold), ("repeat", warm[0]))
+        ]
+        repeated = reuse_of(repeat, session.calibration, tier.least)
+        warm_reuse = reuse_of(warm[-1], session.calibration, tier.least)
+        sides = Sides(tier, off, repeat, repeated, cold, warm, warm_reuse, answers)
+        head = session.head_tokens
+        return [answers_verdict(self.name, sides, head), saves_verdict(self.name, sides, head)]
+
+
+def still_on(repeated: Reuse, head: int) -> str | None:
+    """Why the control's cache is not off, None where nothing says so."""
+    if repeated.tokens is not None and repeated.tokens > head:
+        return f"the control's cache is on: sent again, the prompt {of_prompt(repeated)}"
+    if repeated.clock is Warmth.WARM:
+        waited = seconds(repeated.waited_s)
+        return f"the control's cache is on: sent again, its first token came after {waited}"
+    return None
+
+
+def answers_verdict(gate: str, sides: Sides, head: int) -> Verdict:
+    """Whether answers with the cache on are those without."""
+    outcome, reason = _answers(sides, head)
+    differences = [one.difference for _, one in sides.answers if one.difference is not None]
+    figures: dict[str, Figure] = {"score_difference": max(differences, default=None)}
+    cases = (sides.off[0].case, sides.cold.case, sides.warm[0].case)
+    return Verdict(gate, outcome, reason, sides.tier.name, ANSWERS, figures, cases)
+
+
+def _answers(sides: Sides, head: int) -> tuple[Outcome, str]:
+    on = still_on(sides.repeated, head)
+    if on:
+        return Outcome.INCONCLUSIVE, on
+    for answer in (Answer.DIFFERENT, Answer.UNDECIDED):
+        for words, one in sides.answers:
+            if one.answer is answer:
+                return outcome_of(one), f"{words} with the cache on, beside the cache off: {one.detail}"
+    words = "; ".join(f"{words}: {one.detail}" for words, one in sides.answers)
+    return Outcome.PASS, f"first sight and repeat answer as without a cache ({words})"
+
+
+def saves_verdict(gate: str, sides: Sides, head: int) -> Verdict:
+    """What the cache saves on a repeat, and what it costs on first sight."""
+    off = Timing(tuple(one.waited_s for one in sides.off))
+    warm = Timing(tuple(one.waited_s for one in sides.warm))
+    outcome, reason = _saves(sides, off, warm, head)
+    figures: dict[str, Figure] = {
+        "off_s": round(off.median_s, 4),
+        "off_spread_s": round(off.spread_s, 4),
+        "warm_s": round(warm.median_s, 4),
+        "warm_spread_s": round(warm.spread_s, 4),
+        "cold_s": round(sides.cold.waited_s, 4),
+        "saved_s": round(off.median_s - warm.median_s, 4),
+        "reused_tokens": sides.warm_reuse.stated,
+        "off_samples": len(sides.off),
+    }
+    cases = tuple(one.case for one in (*sides.off, sides.repeat, sides.cold, *sides.warm))
+    return Verdict(gate, outcome, reason, sides.tier.name, SAVES, figures, cases)
+
+
+def _saves(sides: Sides, off: Timing, warm: Timing, head: int) -> tuple[Outcome, str]:
+    on = still_on(sides.repeated, head)
+    if on:
+        return Outcome.INCONCLUSIVE, on
+    saved, noise = off.median_s - warm.median_s, off.spread_s + warm.spread_s
+    times = f"first token after {seconds(warm.median_s)} with the cache, {seconds(off.median_s)} without"
+    if saved > noise:
+        share = round(100 * saved / off.median_s)
+        first = f"first sight takes {seconds(sides.cold.waited_s)} with it"
+        return Outcome.PASS, f"{times}: saves {seconds(saved)} ({share} %) on a repeat; {first}"
+    if -saved > noise:
+        return Outcome.FAIL, f"{times}: the cache costs {seconds(-saved)} on a repeat"
+    if sides.warm_reuse.clock is Warmth.COLD:
+        return Outcome.FAIL, f"{times}: the cache saves nothing on a repeat"
+    return Outcome.INCONCLUSIVE, f"{times}: no more than the samples spread ({seconds(noise)})"
+
+
+GATE = ControlGate()
