@@ -6,13 +6,20 @@ Nothing here sends, waits or reads a clock.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from statistics import median
 
 from headstart.accept.exchange import Exchange, Score
 from headstart.accept.fixtures import QuestionKind
+
+TOLERANCE = 1.0
+"""Natural log units. Reading the same tokens in other pieces moves a quantized model's scores by up to
+about 0.8 on processors; a wrong state moves them by several."""
+FAR = 30.0
+"""Stands for a difference where two replies have no alternative in common."""
+WARM_SHARE, COLD_SHARE = 0.4, 0.6
 
 
 @dataclass(frozen=True)
@@ -139,33 +146,112 @@ def beyond(divergence: Reach, reused: int | None) -> int | None:
 def score_difference(a: Sequence[Score], b: Sequence[Score]) -> float | None:
     """Largest difference of a log-probability over the tokens both replies agree on and the first they
     do not, alternatives included. None where nothing can be compared."""
-    raise NotImplementedError
+    differences: list[float] = []
+    for one, other in zip(a, b, strict=False):
+        left = {**one.top, one.token: one.logprob}
+        right = {**other.top, other.token: other.logprob}
+        common = left.keys() & right.keys()
+        differences += [abs(left[token] - right[token]) for token in common if _finite(left, right, token)]
+        if not common:
+            differences.append(FAR)
+        if one.token != other.token:
+            break
+    return max(differences) if differences else None
+
+
+def _finite(left: Mapping[str, float], right: Mapping[str, float], token: str) -> bool:
+    return math.isfinite(left[token]) and math.isfinite(right[token])
 
 
 def floor_of(first: Exchange, second: Exchange) -> Floor:
     """The floor from two runs that are both cold."""
-    raise NotImplementedError
+    return Floor(score_difference(first.scores, second.scores), first.text == second.text)
 
 
-def same(cold: Exchange, warm: Exchange, floor: Floor, facts_right: bool | None = None) -> Sameness:
+def same(
+    cold: Exchange,
+    warm: Exchange,
+    floor: Floor,
+    facts_right: bool | None = None,
+    tolerance: float = TOLERANCE,
+) -> Sameness:
     """Whether `warm` is the answer that `cold` is: by scores, else by text, else by facts.
 
-    `facts_right`: what the planted facts say about `warm`; a wrong fact is DIFFERENT whatever the
-    scores say.
+    `facts_right`: what the planted facts say about `warm`; a wrong fact is DIFFERENT where `cold` did
+    not get it wrong in the same words. `tolerance`: difference of a log-probability that reading in
+    other pieces may make; three times the floor where that is more.
     """
-    raise NotImplementedError
+    plain = _plainly(cold, warm, facts_right)
+    if plain is not None:
+        return plain
+    difference = score_difference(cold.scores, warm.scores)
+    if difference is not None:
+        most = max(tolerance, 3 * (floor.score or 0.0))
+        answer = Answer.SAME if difference <= most else Answer.DIFFERENT
+        words = f"log-probabilities differ by {difference:.3g} (up to {most:.3g} is noise)"
+        return Sameness(answer, "scores", words, difference)
+    if warm.text == cold.text:
+        return Sameness(Answer.SAME, "text", "the same text")
+    if facts_right:
+        return Sameness(Answer.SAME, "facts", "other words, right facts")
+    words = f"{_quoted(warm)} where the cold answer is {_quoted(cold)}"
+    return Sameness(Answer.DIFFERENT if floor.text else Answer.UNDECIDED, "text", words)
+
+
+def _plainly(cold: Exchange, warm: Exchange, facts_right: bool | None) -> Sameness | None:
+    """What needs no measure: a failure, an empty reply, a wrong fact."""
+    if cold.failure or warm.failure:
+        return Sameness(Answer.UNDECIDED, "text", "one of the two requests failed")
+    if not warm.text and cold.text:
+        return Sameness(Answer.DIFFERENT, "text", "the reply is empty where the cold one is not")
+    if facts_right is False and warm.text != cold.text:
+        return Sameness(Answer.DIFFERENT, "facts", f"the answer {_quoted(warm)} is wrong")
+    return None
+
+
+def _quoted(exchange: Exchange, most: int = 40) -> str:
+    text = exchange.answer
+    return repr(text if len(text) <= most else text[: most - 3] + "...")
 
 
 def warmth(waited_s: float, prompt_tokens: int, calibration: Calibration) -> Warmth:
     """Whether a first token after `waited_s` can have come from reading the whole prompt."""
-    raise NotImplementedError
+    expected_s = calibration.base_s + calibration.read_s_per_token * prompt_tokens
+    room_s = expected_s - calibration.warm_s
+    noise_s = max([0.02, *(t.spread_s for t in (calibration.cold, calibration.warm) if t.samples)])
+    if room_s < 3 * noise_s:
+        return Warmth.UNCLEAR
+    share = (waited_s - calibration.warm_s) / room_s
+    if share <= WARM_SHARE:
+        return Warmth.WARM
+    return Warmth.COLD if share >= COLD_SHARE else Warmth.UNCLEAR
 
 
 def read_by_clock(waited_s: float, calibration: Calibration) -> float:
     """How many prompt tokens the waiting time is enough to read; 0 at least."""
-    raise NotImplementedError
+    if calibration.read_s_per_token <= 0:
+        return 0.0
+    return max(0.0, (waited_s - calibration.warm_s) / calibration.read_s_per_token)
 
 
-def granularity(points: Sequence[tuple[int, int]]) -> Step:
-    """The step that explains (divergence, restored) pairs. Raises ValueError for none."""
-    raise NotImplementedError
+def granularity(points: Sequence[tuple[Reach, int]]) -> Step:
+    """The smallest step that explains (divergence, restored) pairs. Raises ValueError for none."""
+    if not points:
+        raise ValueError("a granularity needs at least one point")
+    for minus in (0, 1, 2):
+        grid = math.gcd(*(restored + minus for _, restored in points if restored > 0), 0)
+        for step in _divisors(grid):
+            if all(_explains(step, minus, reach, restored) for reach, restored in points):
+                return Step(step, minus)
+    widest = max(max(0, reach.low - restored) for reach, restored in points)
+    return Step(max(1, widest), 0, irregular=True)
+
+
+def _divisors(number: int) -> list[int]:
+    small = [n for n in range(1, math.isqrt(number) + 1) if number % n == 0]
+    return sorted({*small, *(number // n for n in small)})
+
+
+def _explains(step: int, minus: int, reach: Reach, restored: int) -> bool:
+    low, high = (max(0, (d + minus) // step * step - minus) for d in (reach.low, reach.high))
+    return low <= restored <= high

@@ -1,4 +1,4 @@
-"""Results as data: what results.json holds. The schema (schema.json) follows from these classes; `form` reads and describes them."""
+"""Results as data: what results.json holds. `form` reads them back and derives schema.json from them."""
 
 from __future__ import annotations
 

@@ -97,7 +97,8 @@ class Server(Protocol):
     """One kind of server.
 
     `wires`: names it speaks, the best judge first. `no_cache`: request fields that ask it to answer
-    without its cache (empty: it has none). `environment`: prefixes of the environment variables that
+    without its cache (empty: it has none). `thinking_off`: request fields that keep a model from
+    thinking aloud. `environment`: prefixes of the environment variables that
     change it, e.g. "LLAMA_".
     """
 
@@ -109,6 +110,8 @@ class Server(Protocol):
     def wires(self) -> tuple[str, ...]: ...
     @property
     def no_cache(self) -> Mapping[str, Any]: ...
+    @property
+    def thinking_off(self) -> Mapping[str, Any]: ...
     @property
     def environment(self) -> tuple[str, ...]: ...
 

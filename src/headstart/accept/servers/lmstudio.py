@@ -16,6 +16,7 @@ class LmStudio:
     title = "LM Studio"
     wires: tuple[str, ...] = ("openai_chat", "openai_completions", "anthropic")
     no_cache: Mapping[str, Any] = {}
+    thinking_off: Mapping[str, Any] = {}
     environment: tuple[str, ...] = ("LMS_", "LMSTUDIO_", "LM_")
 
     def recognise(self, http: Http) -> bool:

@@ -17,6 +17,7 @@ class MlxLm:
     title = "mlx_lm.server"
     wires: tuple[str, ...] = ("openai_chat", "openai_completions")
     no_cache: Mapping[str, Any] = {}
+    thinking_off: Mapping[str, Any] = {"chat_template_kwargs": {"enable_thinking": False}}
     environment: tuple[str, ...] = ("MLX_",)
 
     def recognise(self, http: Http) -> bool:

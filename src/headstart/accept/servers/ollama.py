@@ -20,6 +20,7 @@ class Ollama:
     title = "Ollama"
     wires: tuple[str, ...] = ("ollama", "openai_chat", "openai_completions", "anthropic")
     no_cache: Mapping[str, Any] = {}
+    thinking_off: Mapping[str, Any] = {"think": False}
     environment: tuple[str, ...] = ("OLLAMA_",)
 
     def recognise(self, http: Http) -> bool:

@@ -35,6 +35,7 @@ class Omlx:
     title = "oMLX"
     wires: tuple[str, ...] = ("openai_chat", "openai_completions", "anthropic")
     no_cache: Mapping[str, Any] = {}
+    thinking_off: Mapping[str, Any] = {"chat_template_kwargs": {"enable_thinking": False}}
     environment: tuple[str, ...] = ("OMLX_", "MLX_")
 
     def recognise(self, http: Http) -> bool:

@@ -1,61 +1,44 @@
-"""Metrics in Prometheus' text format, as servers give them at /metrics."""
+"""Prometheus' text format, read into plain numbers."""
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 
-_LINE = re.compile(r"([A-Za-z_:][A-Za-z0-9_:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+\S+)?")
-_LABEL = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"')
+from prometheus_client.parser import text_string_to_metric_families
 
-
-@dataclass(frozen=True)
-class Sample:
-    """One line: a metric with its labels and value."""
-
-    name: str
-    labels: Mapping[str, str]
-    value: float
+from headstart.accept.exchange import Counters
+from headstart.accept.servers import Http
 
 
-def parse(text: str) -> list[Sample]:
-    """Every readable sample of `text`; lines of another form and values that are no number are left out."""
-    found = []
-    for line in text.splitlines():
-        match = None if line.startswith("#") else _LINE.fullmatch(line.strip())
-        if match is None:
-            continue
-        try:
-            value = float(match[3])
-        except ValueError:
-            continue
-        if math.isfinite(value):
-            found.append(Sample(match[1], dict(_LABEL.findall(match[2] or "")), value))
-    return found
-
-
-def totals(
-    samples: Sequence[Sample], label: str = "model_name", model: str | None = None
-) -> dict[str, float]:
-    """Sum of every metric by name, histogram buckets left out. Samples that name another model in `label`
-    than `model` are left out, unless no sample names it at all."""
-    named = {sample.labels[label] for sample in samples if label in sample.labels}
-    only = model if model in named else None
+def read(text: str) -> dict[str, float]:
+    """Counters and gauges by name, and by name with labels where there are any; empty for what is not
+    this format. A sample's name alone stands for the sum over its labels."""
     found: dict[str, float] = {}
-    for sample in samples:
-        other = only is not None and sample.labels.get(label, only) != only
-        if not other and not sample.name.endswith(("_bucket", "_created")):
-            found[sample.name] = found.get(sample.name, 0.0) + sample.value
+    try:
+        for family in text_string_to_metric_families(text):
+            if family.type in ("histogram", "gaugehistogram", "summary"):
+                continue
+            for sample in family.samples:
+                if sample.name.endswith("_created") or sample.value != sample.value:
+                    continue
+                found[sample.name] = found.get(sample.name, 0.0) + sample.value
+                if sample.labels:
+                    labels = ",".join(f"{key}={value}" for key, value in sorted(sample.labels.items()))
+                    found[f"{sample.name}{{{labels}}}"] = sample.value
+    except (ValueError, KeyError, IndexError):
+        return {}
     return found
 
 
-def first(numbers: Mapping[str, float], *names: str) -> float | None:
-    """The value of the first of `names` that is there; None where none is."""
-    return next((numbers[name] for name in names if name in numbers), None)
+def scrape(http: Http, path: str = "/metrics") -> dict[str, float]:
+    """The numbers at `path`; empty where there are none."""
+    answer = http.get(path)
+    return read(answer.text) if answer.ok and "<html" not in answer.text[:200].lower() else {}
 
 
-def less(whole: float | None, part: float | None) -> float | None:
-    """`whole` - `part`; None where either is unknown."""
-    return None if whole is None or part is None else whole - part
+def counters(found: Mapping[str, float], names: Mapping[str, str]) -> Counters | None:
+    """Counters out of `found`; `names`: the server's name by field of Counters. None for no numbers."""
+    if not found:
+        return None
+    known = {field: found[name] for field, name in names.items() if name in found}
+    return Counters(**known, all=dict(found))
