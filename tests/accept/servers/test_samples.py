@@ -34,7 +34,7 @@ def test_totals_are_those_of_the_model_asked_for() -> None:
 
 
 def test_buckets_are_no_totals() -> None:
-    totals = samples.totals(found.parse(TEXT), model="a")
+    totals = samples.totals(samples.parse(TEXT), model="a")
 
     assert "vllm:latency_bucket" not in totals
     assert totals["vllm:latency_count"] == 3.0
