@@ -35,7 +35,7 @@ def recast(kind: type[Thing], thing: Thing) -> Thing:
 
 
 class Defect:
-    """Base of all defects; on its own, the sound server. One instance bends one server, from its first
+    """Base of all defects; on its own, it changes nothing. One instance bends one server, from its first
     start to its last, so it may keep what it has seen.
 
     `name`: short, for the command line and tests. `title`: one sentence, what the server does wrong.
@@ -78,3 +78,19 @@ class Defect:
 
     def stopped(self, directory: Path | None, *, killed: bool) -> None:
         """The server is down and about to come up again over `directory`."""
+
+
+class Sound(Defect):
+    """The server as it is, with a cache on disk."""
+
+    ssd = True
+
+
+class SoundHybrid(Sound):
+    """The same with a model that has every kind of layer: it cannot be taken back to any token."""
+
+    name = "sound-hybrid"
+    layers = ("full", "window", "recurrent")
+
+
+SOUND: tuple[type[Defect], ...] = (Sound, SoundHybrid)

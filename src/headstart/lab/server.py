@@ -7,8 +7,6 @@ import socket
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -126,6 +124,19 @@ class LabServer:
         self.defect.stopped(self.shape.directory, killed=True)
         return self._come_up()
 
+    def settle(self) -> None:
+        """Waits until everything that is on its way to the disk is there. Raises EngineError where that
+        takes too long."""
+        deadline_s = time.monotonic() + _START_S
+        while any(stack.waiting_writes for stack in self._stacks):
+            if time.monotonic() > deadline_s:
+                raise EngineError("the lab server does not get its cache written")
+            time.sleep(0.01)
+
+    def fresh(self) -> str | None:
+        """What `restart` does, by the name it has for a server that answers are compared with."""
+        return self.restart()
+
     def _come_up(self) -> str | None:
         try:
             self.start()
@@ -140,10 +151,3 @@ def _copied(source: str, target: str) -> str:
         return str(shutil.copy2(source, target))
     except FileNotFoundError:
         return target
-
-
-@contextmanager
-def without_cache(defect: Defect) -> Iterator[str]:
-    """The same model without any cache, to compare answers with; gives the URL."""
-    with LabServer(defect, Shape(cache=False)) as server:
-        yield server.url

@@ -106,6 +106,11 @@ class Stack:
     def start(self) -> None:
         self.scheduler.start()
 
+    @property
+    def waiting_writes(self) -> int:
+        """Entries on their way to the disk."""
+        return 0 if self.tier is None else self.tier.statistics().waiting
+
     def stop(self) -> None:
         """Gracefully: what is not on disk yet is written."""
         self.scheduler.stop()
