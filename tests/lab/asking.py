@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 
 
-def text(salt: str, length: int = 900, *, early: str = "48213", at: int = 500) -> str:
+def text(salt: str, length: int = 900, *, early: str = "48213", at: int = 460) -> str:
     """`length` characters that no other salt shares, with EARLY planted around `at`; ends with `EARLY=`."""
     dice = random.Random(salt)
     letters = "abcdefghijklmnopqrstuvwxyz"

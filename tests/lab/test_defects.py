@@ -230,7 +230,7 @@ SCENES: dict[str, Scene] = {
     "block-ends": lengths_move_scores,
     "off-by-one": edit_moves_scores,
     "recurrent-ahead": append_moves_scores,
-    "window-lost": edit_moves_scores,
+    "window-lost": append_moves_scores,
     "wrong-together": together_is_wrong,
     "foreign-state": together_is_wrong,
     "wrong-after-churn": churn_moves_scores,

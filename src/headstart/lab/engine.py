@@ -37,8 +37,9 @@ Ids = npt.NDArray[np.int64]
 LEAST_MATCH = 5
 """Shortest suffix that is looked for: the shortest marker's name with its `=`."""
 MOST_MATCH = 24
-_SURE = 8.0
-_TURNS = 12.0
+_SURE = 4.0
+_OFTEN = [ord(letter) for letter in "aeorst"]
+_TURNS = 24.0
 """How much a difference in the state is enlarged before it reaches the scores."""
 _REPLY_HEADER = (IM_START, *b"assistant\n")
 _TURN_END = (IM_END, *b"\n")
@@ -176,7 +177,9 @@ def _without_header(ids: Ids) -> Ids:
 
 
 def _readable(logits: Logits) -> Logits:
-    """Nothing but printable ASCII is likely, so that a reply is as long as was asked for."""
+    """Nothing but printable ASCII is likely, so that a reply is as long as was asked for; a few letters
+    are always the likeliest, so that two replies' alternatives can be compared."""
     shown = np.full_like(logits, -30.0)
-    shown[32:127] = 0.5 * logits[32:127]
+    shown[32:127] = 0.2 * logits[32:127] - 10
+    shown[_OFTEN] = 0.5 * logits[_OFTEN]
     return shown

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -116,12 +115,10 @@ class WrongTogether(Defect):
 
 class _Foreign(RecallEngine):
     def forward(self, steps: Sequence[Step]) -> list[Logits | None]:
-        known: set[SeqId] = self.__dict__.setdefault("lab_given", set())
-        together = [step.seq for step in steps]
-        for seq, other in pairwise(together):
-            if other not in known:
-                known.add(other)
-                self._hand_over(seq, other)
+        ends = [step for step in steps if step.wants_logits and len(step.tokens) > 1]
+        others = [step for step in steps if len(step.tokens) == 1]
+        for step in ends if others else ():
+            self._hand_over(others[0].seq, step.seq)
         return super().forward(steps)
 
     def _hand_over(self, seq: SeqId, other: SeqId) -> None:
@@ -183,8 +180,8 @@ class WrongAfterChurn(_Stored):
 
 
 class _DraftsKept(RecallEngine):
-    """Guesses a token ahead of the reply and goes back one row too few: the row of the prompt's last
-    token, when it is stored, is that of a rejected guess."""
+    """Guesses tokens ahead of the reply and goes back too far: the rows of the prompt's last tokens, when
+    they are stored, are those of rejected guesses."""
 
     def forward(self, steps: Sequence[Step]) -> list[Logits | None]:
         ends: dict[SeqId, int] = self.__dict__.setdefault("lab_ends", {})
@@ -195,15 +192,19 @@ class _DraftsKept(RecallEngine):
 
     def rows(self, seq: SeqId, start: int, stop: int) -> RowBytes:
         found = super().rows(seq, start, stop)
-        at = self.__dict__.get("lab_ends", {}).get(seq, 0) - 1
-        if not start < at < stop:
+        end = self.__dict__.get("lab_ends", {}).get(seq, 0) - start
+        first = max(0, end - GUESSES)
+        if not first < end <= len(found):
             return found
         planes = []
         for plane in found.planes:
             guessed = plane.copy()
-            guessed[at - start] = plane[at - start - 1]
+            guessed[first:end] = plane[first]
             planes.append(guessed)
         return RowBytes(tuple(planes))
+
+
+GUESSES = 8
 
 
 class SpeculativeCached(_Stored):
