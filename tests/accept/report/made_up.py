@@ -27,9 +27,19 @@ READ_S = 0.0015
 GATES = (
     ("preflight", "preflight", "The server, its model and its options are known.", 0.4),
     ("cold", "cold", "A prompt never seen before is read whole, and the server says so.", 60.0),
-    ("exact_repeat", "exact repeat", "The same prompt again is not read again and gets the same answer.", 22.0),
+    (
+        "exact_repeat",
+        "exact repeat",
+        "The same prompt again is not read again and gets the same answer.",
+        22.0,
+    ),
     ("append", "append", "A longer prompt resumes at the end of the shorter one.", 48.0),
-    ("middle_edit", "middle edit", "An edit in the middle keeps what stands before it, and the new text counts.", 90.0),
+    (
+        "middle_edit",
+        "middle edit",
+        "An edit in the middle keeps what stands before it, and the new text counts.",
+        90.0,
+    ),
     ("gap_sweep", "gap sweep", "However deep the edit, all before it is kept.", 240.0),
     ("honesty", "honesty", "What the server says it reused is what the clock and its counters say.", 12.0),
     ("truncation", "truncation", "A prompt longer than the context is refused or flagged.", 3.0),
@@ -133,6 +143,7 @@ def verdict(
     reason: str,
     tier: str | None = None,
     part: str = "",
+    *,
     figures: Mapping[str, Figure] | None = None,
     evidence: tuple[str, ...] = (),
 ) -> VerdictEntry:
@@ -146,45 +157,83 @@ def verdicts() -> tuple[VerdictEntry, ...]:
     for tier, size in SIZES.items():
         made += [
             verdict(
-                "cold", passed, f"0 of {size:,} tokens reused at first sight", tier,
+                "cold",
+                passed,
+                f"0 of {size:,} tokens reused at first sight",
+                tier,
                 figures={"prompt_tokens": size, "reused_tokens": 0, "cold_s": size * READ_S},
                 evidence=("0001", "0002", "0003"),
             ),
             verdict(
-                "exact_repeat", passed, f"1 of {size:,} tokens read, same answer (log-probabilities 0.0002 apart)",
-                tier, "streamed",
-                {"gap_tokens": 0, "uncached_tokens": 1, "warm_s": 0.084, "score_difference": 0.0002},
-                ("0004", "0005", "0006"),
+                "exact_repeat",
+                passed,
+                f"1 of {size:,} tokens read, same answer (log-probabilities 0.0002 apart)",
+                tier,
+                "streamed",
+                figures={"gap_tokens": 0, "uncached_tokens": 1, "warm_s": 0.084, "score_difference": 0.0002},
+                evidence=("0004", "0005", "0006"),
             ),
             verdict(
-                "exact_repeat", passed, "the same without streaming", tier, "not streamed",
-                {"gap_tokens": 0, "uncached_tokens": 1}, ("0007",),
+                "exact_repeat",
+                passed,
+                "the same without streaming",
+                tier,
+                "not streamed",
+                figures={"gap_tokens": 0, "uncached_tokens": 1},
+                evidence=("0007",),
             ),
             verdict(
-                "middle_edit", failed,
-                f"the prompts part at {size // 2:,}, 0 tokens were restored: all {size // 2:,} before the edit "
+                "middle_edit",
+                failed,
+                f"the prompts part at {size // 2:,}, 0 tokens were restored: all before the edit "
                 "were read again",
-                tier, "edited", {"divergence_tokens": size // 2, "gap_tokens": size // 2, "lost_s": size / 2 * READ_S},
-                ("0008",),
+                tier,
+                "edited",
+                figures={
+                    "divergence_tokens": size // 2,
+                    "gap_tokens": size // 2,
+                    "lost_s": size / 2 * READ_S,
+                },
+                evidence=("0008",),
             ),
         ]
     return (
         *made,
         verdict(
-            "append", passed, "32k resumed at 7,410 of 7,936 shared tokens, 526 read again, 512 + 14 allowed",
-            "32k", "", {"gap_tokens": 526, "allowance_tokens": 526}, ("0020",),
+            "append",
+            passed,
+            "32k resumed at 7,410 of 7,936 shared tokens, 526 read again, 512 + 14 allowed",
+            "32k",
+            "",
+            figures={"gap_tokens": 526, "allowance_tokens": 526},
+            evidence=("0020",),
         ),
         verdict(
-            "gap_sweep", failed, "restores to multiples of 1024: up to 1,004 tokens and 1.5 s lost a turn", "8k", "",
-            {"step_tokens": 1024, "largest_gap_tokens": 1004, "allowance_tokens": 512, "lost_s": 1.5}, ("0021",),
+            "gap_sweep",
+            failed,
+            "restores to multiples of 1024: up to 1,004 tokens and 1.5 s lost a turn",
+            "8k",
+            "",
+            figures={"step_tokens": 1024, "largest_gap_tokens": 1004, "allowance_tokens": 512, "lost_s": 1.5},
+            evidence=("0021",),
         ),
         verdict(
-            "honesty", Outcome.INCONCLUSIVE,
-            "one of 3 replies had no cached_tokens: unknown is neither 0 nor a number", None, "streamed",
-            {"replies": 3, "without_field": 1}, ("0033",),
+            "honesty",
+            Outcome.INCONCLUSIVE,
+            "one of 3 replies had no cached_tokens: unknown is neither 0 nor a number",
+            None,
+            "streamed",
+            figures={"replies": 3, "without_field": 1},
+            evidence=("0033",),
         ),
         verdict(
-            "truncation", passed, "refused with 400 that names both numbers", None, "", {"status": 400}, ("0034",)
+            "truncation",
+            passed,
+            "refused with 400 that names both numbers",
+            None,
+            "",
+            figures={"status": 400},
+            evidence=("0034",),
         ),
         verdict("restart", failed, "no reply after the restart: the connection ended after 0 bytes", "8k"),
         verdict("crash", Outcome.UNSUPPORTED, "needs a server of its own to kill: --spawn 'COMMAND'"),
@@ -193,7 +242,26 @@ def verdicts() -> tuple[VerdictEntry, ...]:
 
 def sweep() -> tuple[SweepEntry, ...]:
     made = []
-    for depth in (511, 512, 513, 1023, 1024, 1025, 2047, 2048, 2049, 3000, 4095, 4096, 4097, 5200, 6143, 6144, 7000, 7500):
+    for depth in (
+        511,
+        512,
+        513,
+        1023,
+        1024,
+        1025,
+        2047,
+        2048,
+        2049,
+        3000,
+        4095,
+        4096,
+        4097,
+        5200,
+        6143,
+        6144,
+        7000,
+        7500,
+    ):
         restored = depth // 1024 * 1024
         made.append(SweepEntry(depth, depth, restored, depth - restored, (7_936 - restored) * READ_S, "0021"))
     return (*made, SweepEntry(7600, 7640, None, None, 0.4, "0022"))
@@ -208,17 +276,34 @@ def failing() -> Results:
         started += took or 0.0
     tiers = [
         TierEntry(
-            name, 8192 if name == "8k" else 32_768, size, None,
-            tuple(size * READ_S * factor for factor in (0.97, 1.0, 1.08)), (0.081, 0.084, 0.133),
-            (size - 1, size - 1, None), (size * READ_S * 1.02,) if name == "8k" else (),
+            name,
+            8192 if name == "8k" else 32_768,
+            size,
+            None,
+            tuple(size * READ_S * factor for factor in (0.97, 1.0, 1.08)),
+            (0.081, 0.084, 0.133),
+            (size - 1, size - 1, None),
+            (size * READ_S * 1.02,) if name == "8k" else (),
         )
         for name, size in SIZES.items()
     ]
     tiers.append(TierEntry("128k", 131_072, None, "131,072 tokens do not fit into a context of 40,960"))
     return Results(
-        format=FORMAT, tool_version="0.1.0", started=STARTED, took_s=507.4, complete=True, salt="k3v9-2f7a",
-        target=target(), machine=machine(), calibration=calibration(), tiers=tuple(tiers), gates=tuple(gates),
-        verdicts=verdicts(), cases=cases(), sweep=sweep(), sweep_words="restores to multiples of 1024",
+        format=FORMAT,
+        tool_version="0.1.0",
+        started=STARTED,
+        took_s=507.4,
+        complete=True,
+        salt="k3v9-2f7a",
+        target=target(),
+        machine=machine(),
+        calibration=calibration(),
+        tiers=tuple(tiers),
+        gates=tuple(gates),
+        verdicts=verdicts(),
+        cases=cases(),
+        sweep=sweep(),
+        sweep_words="restores to multiples of 1024",
         notes=("--model-dir was given: 3 files hashed",),
     )
 
@@ -229,16 +314,27 @@ def sound() -> Results:
     kept = [v for v in whole.verdicts if v.outcome is not Outcome.FAIL]
     kept.append(
         verdict(
-            "gap_sweep", Outcome.PASS, "gap 0 at 18 depths", "8k", "",
-            {"step_tokens": 1, "largest_gap_tokens": 0, "allowance_tokens": 1, "lost_s": 0.0}, ("0021",),
+            "gap_sweep",
+            Outcome.PASS,
+            "gap 0 at 18 depths",
+            "8k",
+            "",
+            figures={"step_tokens": 1, "largest_gap_tokens": 0, "allowance_tokens": 1, "lost_s": 0.0},
+            evidence=("0021",),
         )
     )
     exact = tuple(
-        replace(point, restored=point.divergence_low, gap=0) for point in whole.sweep if point.restored is not None
+        replace(point, restored=point.divergence_low, gap=0)
+        for point in whole.sweep
+        if point.restored is not None
     )
     return replace(
-        whole, target=target(server="headstart", version="0.1.0", block_tokens=1), verdicts=tuple(kept),
-        cases=tuple(c for c in whole.cases if c.failure is None), sweep=exact, sweep_words="restores to any token",
+        whole,
+        target=target(server="headstart", version="0.1.0", block_tokens=1),
+        verdicts=tuple(kept),
+        cases=tuple(c for c in whole.cases if c.failure is None),
+        sweep=exact,
+        sweep_words="restores to any token",
     )
 
 
@@ -248,27 +344,49 @@ def stopped() -> Results:
     gates = [g if at < 4 else replace(g, took_s=None, started_s=None) for at, g in enumerate(whole.gates)]
     reached = {gate.name for gate in gates[:3]}
     return replace(
-        whole, complete=False, took_s=71.0, gates=tuple(gates), sweep=(), sweep_words=None,
-        verdicts=tuple(v for v in whole.verdicts if v.gate in reached), cases=whole.cases[:11],
+        whole,
+        complete=False,
+        took_s=71.0,
+        gates=tuple(gates),
+        sweep=(),
+        sweep_words=None,
+        verdicts=tuple(v for v in whole.verdicts if v.gate in reached),
+        cases=whole.cases[:11],
     )
 
 
 def empty() -> Results:
     """A server that never answered: no gate, no exchange, nothing measured."""
     return Results(
-        format=FORMAT, tool_version="0.1.0", started=STARTED, took_s=0.0, complete=False, salt="",
-        target=TargetEntry("http://127.0.0.1:1/v1", "generic", None, None, "openai_chat", None, None, None, None, {}),
-        machine=machine(memory_bytes=None, variables=()), calibration=None,
+        format=FORMAT,
+        tool_version="0.1.0",
+        started=STARTED,
+        took_s=0.0,
+        complete=False,
+        salt="",
+        target=TargetEntry(
+            "http://127.0.0.1:1/v1", "generic", None, None, "openai_chat", None, None, None, None, {}
+        ),
+        machine=machine(memory_bytes=None, variables=()),
+        calibration=None,
     )
 
 
 def untimed() -> Results:
     """Replies that are not streamed from a server that tells nothing: no times, no counts."""
     whole = failing()
-    blind = [replace(c, first_token_s=None, reused=None, read_by_server=None, prompt_tokens=None) for c in whole.cases]
+    blind = [
+        replace(c, first_token_s=None, reused=None, read_by_server=None, prompt_tokens=None)
+        for c in whole.cases
+    ]
     return replace(
-        whole, cases=tuple(blind), calibration=None,
-        tiers=tuple(replace(t, cold_s=(), warm_s=(), warm_reused=(), off_s=(), prompt_tokens=None) for t in whole.tiers),
+        whole,
+        cases=tuple(blind),
+        calibration=None,
+        tiers=tuple(
+            replace(t, cold_s=(), warm_s=(), warm_reused=(), off_s=(), prompt_tokens=None)
+            for t in whole.tiers
+        ),
         sweep=tuple(replace(p, restored=None, gap=None) for p in whole.sweep),
     )
 
@@ -293,7 +411,18 @@ def hostile() -> Results:
         ),
         verdicts=(
             *whole.verdicts,
-            *(verdict("cold", outcome, long, "8k", NASTY, {NASTY: NASTY, "x_tokens": None}, (NASTY,)) for outcome in Outcome),
+            *(
+                verdict(
+                    "cold",
+                    outcome,
+                    long,
+                    "8k",
+                    NASTY,
+                    figures={NASTY: NASTY, "x_tokens": None},
+                    evidence=(NASTY,),
+                )
+                for outcome in Outcome
+            ),
         ),
         calibration=replace(calibration(), question=NASTY),
         machine=machine(processor=NASTY, variables=(NASTY,)),

@@ -126,7 +126,7 @@ def compare(a: Results, b: Results, *, anyway: bool = False) -> Comparison:
     found = objections(a, b)
     if found and not anyway:
         reasons = "\n".join(f"  - {reason}" for reason in found)
-        raise ConfigError(f"these runs cannot be compared:\n{reasons}\ncompare them all the same with --anyway")
+        raise ConfigError(f"these runs cannot be compared:\n{reasons}\nto see them all the same: --anyway")
     return Comparison(a, b, _rows(a, b), _tiers(a, b), found, _remarks(a, b))
 
 

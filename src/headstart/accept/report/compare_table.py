@@ -63,7 +63,9 @@ def _verdicts(comparison: Comparison, style: Style) -> list[str]:
             lines.append(style.paint(f"{name}  {one}  {other}".rstrip(), "heading"))
             continue
         row = comparison.rows[at - 1]
-        shown = [style.paint(cell, cell.strip()) if cell.strip() in set(Outcome) else cell for cell in (one, other)]
+        shown = [
+            style.paint(cell, cell.strip()) if cell.strip() in set(Outcome) else cell for cell in (one, other)
+        ]
         lines.append("  ".join([name, *shown, cells[3]]).rstrip())
         if row.a and row.b:
             lines += _pairs([pair for pair in row.figures if _differs(pair)])
@@ -76,10 +78,7 @@ def _name(row: Row) -> str:
 
 
 def _pairs(pairs: Sequence[Pair]) -> list[str]:
-    cells = [
-        (figure(pair.name, pair.a)[0], figure(pair.name, pair.a)[1], figure(pair.name, pair.b)[1], _ratio(pair))
-        for pair in pairs
-    ]
+    cells = [(*figure(pair.name, pair.a), figure(pair.name, pair.b)[1], _ratio(pair)) for pair in pairs]
     if not cells:
         return []
     names, ones, others = (max(min(_MOST_CELL, columns(row[at])) for row in cells) for at in range(3))

@@ -1,8 +1,8 @@
-"""A results directory's reports, written and read back.
+"""The reports of a results directory, as text by file name, and results read back.
 
-    results.json   everything, in the form of schema.json
-    junit.xml      for continuous integration
-    report.html    for a person
+results.json   everything, in the form of schema.json
+junit.xml      for continuous integration
+report.html    for a person
 """
 
 from __future__ import annotations
@@ -24,19 +24,16 @@ PAGE: Final = "report.html"
 _MOST_BYTES: Final = 512 << 20
 
 
-def write(results: Results, directory: Path) -> None:
-    """All three reports into `directory`, which must exist. A file is there whole or not at all.
-
-    Raises OSError.
-    """
-    _put(directory / RESULTS, as_json(results))
-    _put(directory / JUNIT, junit(results))
-    _put(directory / PAGE, page(results))
+def reports(results: Results) -> dict[str, str]:
+    """The text of each file by its name."""
+    return {RESULTS: as_json(results), JUNIT: junit(results), PAGE: page(results)}
 
 
 def as_json(results: Results) -> str:
-    """The text of results.json. JSON has no NaN and no infinity: such a figure becomes null."""
-    return json.dumps(_finite(results.to_json()), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    """The text of results.json. JSON has no NaN and no infinity: such a figure becomes null; half a
+    surrogate pair, which a server's JSON can hold and UTF-8 cannot, is written as an escape."""
+    text = json.dumps(_finite(results.to_json()), indent=1, ensure_ascii=False, allow_nan=False)
+    return text.encode("utf-8", "backslashreplace").decode() + "\n"
 
 
 def read(path: Path) -> Results:
@@ -86,9 +83,3 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list):
         return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _put(file: Path, text: str) -> None:
-    fresh = file.with_name(file.name + ".part")
-    fresh.write_bytes(text.encode("utf-8", "backslashreplace"))
-    fresh.replace(file)

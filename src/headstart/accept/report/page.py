@@ -15,6 +15,7 @@ from urllib.parse import quote
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from headstart.accept.exchange import FailureKind
 from headstart.accept.report import summary, units
 from headstart.accept.report.charts.bars import Bar, bars
 from headstart.accept.report.charts.sweep import sweep
@@ -92,7 +93,7 @@ def _environment() -> Environment:
         clipped=clipped,
         folder=lambda case: f"cases/{quote(case, safe='')}/",
         place=summary.place,
-        failed=lambda case: case.failure is not None,
+        failed=lambda case: case.failure is not None and not case.failure.startswith(FailureKind.CANCELLED),
     )
     made.globals.update(counted=units.counted)
     return made
@@ -128,7 +129,10 @@ def _wait_rows(tiers: Sequence[TierEntry]) -> list[Wait]:
     rows = []
     for tier in tiers:
         if tier.skipped is None and (tier.cold_s or tier.warm_s or tier.off_s):
-            rows += [Wait(tier.name, "cold", "cold", tier.cold_s), Wait(tier.name, "warm", "warm", tier.warm_s)]
+            rows += [
+                Wait(tier.name, "cold", "cold", tier.cold_s),
+                Wait(tier.name, "warm", "warm", tier.warm_s),
+            ]
             rows += [Wait(tier.name, "cache off", "off", tier.off_s)] if tier.off_s else []
     return rows
 

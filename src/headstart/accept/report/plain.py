@@ -1,4 +1,4 @@
-"""Text of unknown origin, made fit to be shown: one line, nothing a terminal or a reader's eye is misled by."""
+"""Text of unknown origin, made fit to be shown: one line that misleads neither a terminal nor an eye."""
 
 from __future__ import annotations
 

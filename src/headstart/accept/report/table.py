@@ -99,7 +99,9 @@ class _Shape:
 
     @property
     def heading(self) -> str:
-        return self._joined(["", padded("gate", self.gate), padded("tier", self.tier), " " * self.part, "reason"])
+        return self._joined(
+            ["", padded("gate", self.gate), padded("tier", self.tier), " " * self.part, "reason"]
+        )
 
     def rows(self, verdict: VerdictEntry, *, name: bool) -> list[str]:
         """The lines of one verdict. `name`: the gate's name is written too."""

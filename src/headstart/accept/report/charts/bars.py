@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from headstart.accept.exchange import FailureKind
 from headstart.accept.report.charts.scale import Linear, ticks
 from headstart.accept.report.charts.svg import box, cross, line, picture, text, titled
 from headstart.accept.report.plain import clipped, plain
@@ -46,18 +47,22 @@ def bars(rows: Sequence[Bar], tier: str) -> Markup:
         y += _ROW
     grid = [line(scale.at(tick), 4, scale.at(tick), y + 2, "grid") for tick in ticks(most, 5)]
     names = [text(scale.at(tick), y + 16, number(tick), "muted", "middle") for tick in ticks(most, 5)]
-    says = f"Tier {tier}: tokens reused and read in {counted(len(rows), 'exchange')}, as listed under Exchanges"
+    says = (
+        f"Tier {tier}: tokens reused and read in {counted(len(rows), 'exchange')}, as listed under Exchanges"
+    )
     return picture(WIDTH, y + 24, says, [*grid, *drawn, *names])
 
 
 def _bar(row: Bar, y: float, scale: Linear) -> Markup:
-    label = text(_LEFT - 10, y + 10, clipped(plain(row.label), 36), "label", "end")
+    label = text(_LEFT - 10, y + 10, clipped(plain(row.label), 32), "label", "end")
     said = text(_RIGHT + 12, y + 10, _said(row), "label")
     tooltip = f"{row.group}, {row.label}: {row.failure or _said(row)}"
     return titled(tooltip, label, *_filled(row, y, scale), said)
 
 
 def _filled(row: Bar, y: float, scale: Linear) -> list[Markup]:
+    if row.failure is not None and row.failure.startswith(FailureKind.CANCELLED):
+        return []
     if row.failure is not None:
         return [cross(_LEFT + 7, y + _THICK / 2, 4, "mark-failed")]
     if row.prompt is None:
@@ -72,7 +77,8 @@ def _filled(row: Bar, y: float, scale: Linear) -> list[Markup]:
 
 def _said(row: Bar) -> str:
     if row.failure is not None:
-        return "no whole reply"
+        cancelled = row.failure.startswith(FailureKind.CANCELLED)
+        return "cancelled on purpose" if cancelled else "no whole reply"
     if row.prompt is None:
         return "not stated"
     if row.reused is None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+_TIME_STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14_400, 28_800, 86_400)
+
 
 @dataclass(frozen=True)
 class Linear:
@@ -42,6 +44,14 @@ def ticks(high: float, most: int = 6) -> list[float]:
         return [0.0]
     step = _round_step(high / most)
     return [step * at for at in range(int(high / step + 1e-9) + 1)]
+
+
+def time_ticks(high_s: float, most: int = 6) -> list[float]:
+    """Like `ticks`, in steps that are round in seconds, minutes or hours."""
+    step = next((step for step in _TIME_STEPS_S if high_s / step <= most), None)
+    if step is None or high_s < _TIME_STEPS_S[0]:
+        return ticks(high_s, most)
+    return [float(step * at) for at in range(int(high_s / step + 1e-9) + 1)]
 
 
 def decades(low: float, high: float) -> list[float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from markupsafe import Markup, escape
@@ -45,11 +46,11 @@ def line(x1: float, y1: float, x2: float, y2: float, class_: str) -> Markup:
     return element("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=class_)
 
 
-def box(x: float, y: float, width: float, height: float, class_: str, radius: float | None = None) -> Markup:
+def box(x: float, y: float, width: float, height: float, class_: str) -> Markup:
     """A rectangle; nothing where it would have no width."""
     if width <= 0 or height <= 0:
         return Markup("")
-    return element("rect", x=x, y=y, width=width, height=height, class_=class_, rx=radius)
+    return element("rect", x=x, y=y, width=width, height=height, class_=class_)
 
 
 def dot(x: float, y: float, radius: float, class_: str) -> Markup:
@@ -84,5 +85,5 @@ def _attribute(key: str) -> str:
 
 def _value(value: Value) -> str:
     if isinstance(value, float):
-        return f"{value:.2f}".rstrip("0").rstrip(".") if value == value else "0"
+        return f"{value:.2f}".rstrip("0").rstrip(".") if math.isfinite(value) else "0"
     return str(value)

@@ -57,9 +57,6 @@ def _gaps(points: Sequence[SweepEntry], far: int, largest: int, allowance: int |
     x = Linear(0, far, 560, 918)
     y = Linear(0, high, _BOTTOM, _TOP)
     drawn = _frame("gap: tokens read that a perfect cache keeps", x, y, ticks(far, 5), ticks(high, 5))
-    if allowance is not None:
-        drawn.append(line(x.at(0), y.at(allowance), x.at(far), y.at(allowance), "allowance"))
-        drawn.append(text(x.at(far), y.at(allowance) - 5, f"allowance {number(allowance)}", "muted", "end"))
     for point in points:
         at = x.at(point.divergence_low)
         if point.gap is None:
@@ -67,6 +64,9 @@ def _gaps(points: Sequence[SweepEntry], far: int, largest: int, allowance: int |
             continue
         stem = line(at, y.at(0), at, y.at(point.gap), "gap")
         drawn.append(titled(_said(point), stem, dot(at, y.at(point.gap), 3, "point")))
+    if allowance is not None:
+        drawn.append(line(x.at(0), y.at(allowance), x.at(far), y.at(allowance), "allowance"))
+        drawn.append(text(x.end, y.at(allowance) - 6, f"allowed: {number(allowance)}", "muted halo", "end"))
     return drawn
 
 
@@ -81,7 +81,9 @@ def _frame(
         drawn.append(line(x.at(tick), _BOTTOM, x.at(tick), _BOTTOM + 5, "axis"))
         drawn.append(text(x.at(tick), _BOTTOM + 20, number(tick), "muted", "middle"))
     drawn.append(line(x.start, _BOTTOM, x.end, _BOTTOM, "axis"))
-    drawn.append(text((x.start + x.end) / 2, _BOTTOM + 42, "where the prompts part, tokens", "label", "middle"))
+    drawn.append(
+        text((x.start + x.end) / 2, _BOTTOM + 42, "where the prompts part, tokens", "label", "middle")
+    )
     return drawn
 
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from headstart.accept.report.charts.scale import Linear, ticks
+from headstart.accept.exchange import FailureKind
+from headstart.accept.report.charts.scale import Linear, time_ticks
 from headstart.accept.report.charts.svg import box, cross, line, picture, text, titled
 from headstart.accept.report.plain import clipped, plain
 from headstart.accept.report.results import CaseEntry
@@ -14,7 +15,7 @@ from headstart.accept.report.units import counted, seconds
 
 WIDTH = 940
 _LEFT = 150.0
-_RIGHT = 930.0
+_RIGHT = 918.0
 _THIN = 7.0
 _LANE_GAP = 9.0
 _MOST_TRACKS = 8
@@ -40,9 +41,9 @@ def timeline(cases: Sequence[CaseEntry], titles: dict[str, str], took_s: float) 
         drawn += [_exchange(case, y + at * (_THIN + 2), scale) for case, at in zip(own, tracks, strict=True)]
         y += height + _LANE_GAP
         drawn.append(line(_LEFT, y - _LANE_GAP / 2, _RIGHT, y - _LANE_GAP / 2, "grid"))
-    marks = ticks(end, 6)
+    marks = time_ticks(end, 8)
     grid = [line(scale.at(mark), 2, scale.at(mark), y, "grid") for mark in marks]
-    names = [text(scale.at(mark), y + 15, seconds(mark) if mark else "0", "muted", "middle") for mark in marks]
+    names = [text(scale.at(mark), y + 15, _mark(mark), "muted", "middle") for mark in marks]
     says = f"Timeline of {counted(len(cases), 'exchange')} in {seconds(end)}, as listed under Exchanges"
     return picture(WIDTH, y + 24, says, [*grid, *drawn, *names])
 
@@ -63,10 +64,13 @@ def _tracks(cases: Sequence[CaseEntry]) -> list[int]:
 
 def _exchange(case: CaseEntry, y: float, scale: Linear) -> Markup:
     start, end = scale.at(case.at_s), scale.at(case.at_s + case.total_s)
-    if case.failure is not None:
-        parts = [box(start, y, max(end - start, _LEAST), _THIN, "failed"), cross(start, y + _THIN / 2, 3.2, "mark-failed")]
+    length = max(end - start, _LEAST)
+    if case.failure is not None and case.failure.startswith(FailureKind.CANCELLED):
+        parts = [box(start, y, length, _THIN, "stopped")]
+    elif case.failure is not None:
+        parts = [box(start, y, length, _THIN, "failed"), cross(start, y + _THIN / 2, 3.2, "mark-failed")]
     elif case.first_token_s is None:
-        parts = [box(start, y, max(end - start, _LEAST), _THIN, "whole")]
+        parts = [box(start, y, length, _THIN, "whole")]
     else:
         first = scale.at(case.at_s + case.first_token_s)
         parts = [
@@ -74,6 +78,12 @@ def _exchange(case: CaseEntry, y: float, scale: Linear) -> Markup:
             box(max(first, start + _LEAST), y, end - max(first, start + _LEAST), _THIN, "write"),
         ]
     return titled(_said(case), *parts)
+
+
+def _mark(value: float) -> str:
+    if value < 60 or value % 60:
+        return seconds(value) if value else "0"
+    return f"{value / 60:.0f} min" if value < 3600 else f"{value // 3600:.0f} h {value % 3600 / 60:02.0f}"
 
 
 def _said(case: CaseEntry) -> str:

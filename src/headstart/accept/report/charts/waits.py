@@ -66,4 +66,4 @@ def _row(row: Wait, y: float, scale: Log, *, name: bool) -> Markup:
 
 
 def _mark(value: float) -> str:
-    return seconds(value) if value < 1 or value >= 100 else f"{value:.0f} s"
+    return seconds(value) if value < 1 else f"{value:,.0f} s"
