@@ -63,13 +63,16 @@ def _verdicts(comparison: Comparison, style: Style) -> list[str]:
             lines.append(style.paint(f"{name}  {one}  {other}".rstrip(), "heading"))
             continue
         row = comparison.rows[at - 1]
-        shown = [
-            style.paint(cell, cell.strip()) if cell.strip() in set(Outcome) else cell for cell in (one, other)
-        ]
+        shown = [_outcome(cell, style) for cell in (one, other)]
         lines.append("  ".join([name, *shown, cells[3]]).rstrip())
         if row.a and row.b:
             lines += _pairs([pair for pair in row.figures if _differs(pair)])
     return lines
+
+
+def _outcome(cell: str, style: Style) -> str:
+    word = cell.rstrip()
+    return (style.paint(word, word) if word in set(Outcome) else word) + cell[len(word) :]
 
 
 def _name(row: Row) -> str:

@@ -109,7 +109,8 @@ class _Shape:
         outcome = padded(verdict.outcome, _OUTCOME_WIDTH)
         if self.stacked:
             title = " ".join(plain(word) for word in (verdict.title, verdict.tier, verdict.part) if word)
-            head = self.style.paint(verdict.outcome, verdict.outcome) + " " + title
+            room = self.style.width - len(verdict.outcome) - 1
+            head = f"{self.style.paint(verdict.outcome, verdict.outcome)} {clipped(title, room)}"
             return [head, *(f"    {text}" for text in reason)]
         parts = [
             padded(clipped(plain(verdict.title), self.gate) if name else "", self.gate),
