@@ -58,7 +58,7 @@ def test_what_cannot_be_read_is_said_with_the_file(content: bytes, said: str, tm
 
 
 def test_a_directory_without_results(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no results here: .*results.json does not exist"):
+    with pytest.raises(ConfigError, match=r"no results here: .*results\.json does not exist"):
         read(tmp_path)
     with pytest.raises(ConfigError, match="no results here"):
         read(tmp_path / "nowhere")
