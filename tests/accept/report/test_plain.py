@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headstart.accept.report.plain import clipped, columns, padded, plain, wrapped
+from headstart.accept.report.plain import clipped, columns, padded, plain, sentence, wrapped
 
 ANY = st.text(st.characters(codec=None), max_size=60)
 
@@ -54,3 +54,13 @@ def test_clipped_text_fits_and_says_that_it_was_clipped(text: str, most: int) ->
     short = clipped(text, most)
     assert columns(short) <= most
     assert short == text if columns(text) <= most else short.endswith("…")
+
+
+def test_sentences() -> None:
+    assert [sentence(text) for text in ("", "an answer", "What?", "Done.", "é")] == [
+        "",
+        "An answer.",
+        "What?",
+        "Done.",
+        "É.",
+    ]

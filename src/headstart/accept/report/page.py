@@ -21,7 +21,7 @@ from headstart.accept.report.charts.bars import Bar, bars
 from headstart.accept.report.charts.sweep import sweep
 from headstart.accept.report.charts.timeline import timeline
 from headstart.accept.report.charts.waits import Wait, waits
-from headstart.accept.report.plain import clipped, plain
+from headstart.accept.report.plain import clipped, plain, sentence
 from headstart.accept.report.results import CaseEntry, Results, TierEntry
 from headstart.accept.verdict import Outcome, worst
 
@@ -91,6 +91,7 @@ def _environment() -> Environment:
         spread=units.spread,
         figure=lambda pair: units.figure(*pair),
         clipped=clipped,
+        sentence=sentence,
         folder=lambda case: f"cases/{quote(case, safe='')}/",
         place=summary.place,
         failed=lambda case: case.failure is not None and not case.failure.startswith(FailureKind.CANCELLED),

@@ -31,6 +31,13 @@ def clipped(text: str, most: int) -> str:
     return kept.rstrip() + "…"
 
 
+def sentence(text: str) -> str:
+    """`text` with a capital first and a full stop last, where it has neither."""
+    if not text:
+        return ""
+    return text[0].upper() + text[1:] + ("" if text[-1] in ".!?…" else ".")
+
+
 def columns(text: str) -> int:
     """How many columns of a terminal `text` takes: wide characters two, combining ones none."""
     return sum(_columns(char) for char in text)
