@@ -19,7 +19,7 @@ from headstart.accept.fixtures import Family, Passage, QuestionKind, Texts, Tier
 from headstart.accept.judge import Calibration, Reach, Sameness, Warmth
 from headstart.accept.report.results import CaseEntry
 from headstart.accept.servers import Facts, Http, Server
-from headstart.accept.session import Control, Found, Options
+from headstart.accept.session import Baseline, Control, Found, Options
 from headstart.accept.wires import Wire
 
 LARGEST_UNSTATED_STEP = 512
@@ -50,6 +50,7 @@ class LiveSession:
         texts: Texts,
         *,
         control: Control | None = None,
+        baseline: Baseline | None = None,
         keep: Callable[[CaseRecord], None] = lambda record: None,
         progress: Callable[[str], None] = lambda text: None,
     ) -> None:
@@ -57,6 +58,7 @@ class LiveSession:
         self.server, self.facts, self.http = target.server, target.facts, target.http
         self.wire, self.wires = target.wire, target.wires
         self.control = control
+        self.baseline = baseline
         self.found = Found()
         self.calibration = UNMEASURED
         self.ratio = Ratio()

@@ -120,3 +120,42 @@ class RestartCommand:
 
     def kill(self) -> str | None:
         return "only a server started with --spawn can be killed"
+
+
+class CacheOff:
+    """The same server with its cache off, for the gate control: implements `session.Baseline`.
+
+    `command`: starts it at `url`; None: it runs already. `instead_of`: the server judged, where the two
+    share an address, so that one has to stop for the other.
+    """
+
+    def __init__(self, url: str, command: Spawned | None, instead_of: Spawned | None = None) -> None:
+        self.url = url
+        self._command = command
+        self._instead_of = instead_of
+        self._stopped = False
+
+    @property
+    def spawned(self) -> bool:
+        return self._command is not None
+
+    def fresh(self) -> str | None:
+        if self._command is None:
+            return None
+        if self._instead_of is not None and not self._stopped:
+            self._stopped = True
+            self._instead_of.stop()
+        self._command.stop()
+        return self._command.start()
+
+    def stop(self) -> None:
+        """Ends its process and leaves the server judged as it is."""
+        if self._command is not None:
+            self._command.stop()
+
+    def end(self) -> str | None:
+        self.stop()
+        if self._instead_of is None or not self._stopped:
+            return None
+        self._stopped = False
+        return self._instead_of.start()

@@ -71,7 +71,12 @@ class Baseline(Protocol):
         ...
 
     def fresh(self) -> str | None:
-        """A new process that answers, the old one ended. None, or why it failed."""
+        """A new process that answers, the old one ended; the server judged may have had to stop for it.
+        None, or why it failed."""
+        ...
+
+    def end(self) -> str | None:
+        """Ends its process; the server judged answers again. None, or why it does not."""
         ...
 
 

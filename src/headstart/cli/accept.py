@@ -20,7 +20,7 @@ from headstart.accept.fixtures import Texts, parse_tiers
 from headstart.accept.http import SmallRequests, server_root
 from headstart.accept.live import LiveSession
 from headstart.accept.opening import open_target
-from headstart.accept.process import RestartCommand, Spawned
+from headstart.accept.process import CacheOff, RestartCommand, Spawned
 from headstart.accept.report.build import Run
 from headstart.accept.report.results import Results
 from headstart.accept.runner import Means, Runner, chosen
@@ -70,7 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--api-key", help="sent with every request, kept out of every file")
     add("--spawn", metavar="COMMAND", help="start the server with this command; allows restart and crash")
     add("--restart-cmd", metavar="COMMAND", help="a command that restarts a server already running")
-    add("--control-cmd", metavar="COMMAND", help="starts the same server with its cache off")
+    add("--control-cmd", metavar="COMMAND", help="starts the same server with its cache off, at --control-url or in place of --spawn's")
     add("--control-url", metavar="URL", help="the same server with its cache off, running already")
     add("--other-model", metavar="NAME", help="a second model, for the model switch")
     add(
@@ -199,6 +199,7 @@ def _with_server(
         control = Spawned(flags.spawn, ready, folder.path / "server.log")
     elif flags.restart_cmd:
         control = RestartCommand(flags.restart_cmd, ready)
+    baseline = _cache_off(flags, control, folder)
     try:
         if isinstance(control, Spawned):
             show.line("starting the server")
@@ -213,6 +214,7 @@ def _with_server(
             options,
             Texts(judged.salt),
             control=control,
+            baseline=baseline,
             keep=folder.case,
             progress=show.line,
         )
@@ -226,10 +228,37 @@ def _with_server(
         judged.notes.append("stopped by the person who ran it, before the first gate")
         return runner.results(False)
     finally:
+        if baseline is not None:
+            baseline.stop()
         if isinstance(control, Spawned):
             control.stop()
         endpoint.close()
         http.close()
+
+
+def _cache_off(
+    flags: argparse.Namespace, control: Spawned | RestartCommand | None, folder: Folder
+) -> CacheOff | None:
+    """The control server, None where none was given. Raises ConfigError where it has no address."""
+    if not flags.control_cmd and not flags.control_url:
+        return None
+    try:
+        url = server_root(flags.control_url or flags.words[0])
+    except ValueError as error:
+        raise ConfigError(f"--control-url: {error}") from None
+    if not flags.control_cmd:
+        return CacheOff(url, None)
+    instead_of = None
+    if not flags.control_url:
+        if not isinstance(control, Spawned):
+            raise ConfigError("--control-cmd needs --control-url, or --spawn to take the place of")
+        instead_of = control
+    http = SmallRequests(url, flags.api_key)
+
+    def ready() -> bool:
+        return any(0 < http.get(path).status < 500 for path in ("/v1/models", "/health"))
+
+    return CacheOff(url, Spawned(flags.control_cmd, ready, folder.path / "control.log"), instead_of)
 
 
 def _reports(results: Results) -> dict[str, str]:

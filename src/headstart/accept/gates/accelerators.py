@@ -63,7 +63,7 @@ class Runs:
 @dataclass(frozen=True)
 class Accelerators:
     name: str = "accelerators"
-    title: str = "Accelerators"
+    title: str = "accelerators"
     shows: str = (
         "With speculative decoding, which really ran, answers are the same cold, warm and without it."
     )

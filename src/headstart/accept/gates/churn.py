@@ -41,7 +41,7 @@ class Visit:
 @dataclass(frozen=True)
 class Churn:
     name: str = "churn"
-    title: str = "Churn"
+    title: str = "churn"
     shows: str = "After unrelated prompts have filled the cache, old prompts get their own answers again."
     needs: frozenset[Need] = frozenset()
 

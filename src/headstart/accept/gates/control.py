@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from headstart.accept.exchange import Exchange
-from headstart.accept.fixtures import Tier
+from headstart.accept.fixtures import Passage, Tier
 from headstart.accept.gates import Need
 from headstart.accept.gates.evidence import Reuse, broken, of_prompt, outcome_of, reuse_of, seconds
 from headstart.accept.judge import Answer, Sameness, Timing, Warmth
@@ -37,9 +37,28 @@ class Sides:
 
 
 @dataclass(frozen=True)
+class On:
+    """What the server judged replied."""
+
+    tier: Tier
+    passage: Passage
+    cold: Exchange
+    warm: Sequence[Exchange]
+
+
+@dataclass(frozen=True)
+class Off:
+    """What its control replied. `problem`: why it did not start."""
+
+    samples: Sequence[Exchange]
+    repeat: Exchange | None
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
 class ControlGate:
     name: str = "control"
-    title: str = "Cache off"
+    title: str = "cache off"
     shows: str = "Answers are those of the same server with its cache off, and the cache saves time."
     needs: frozenset[Need] = frozenset({Need.CONTROL})
 
@@ -50,45 +69,64 @@ class ControlGate:
             return [Verdict(self.name, Outcome.UNSUPPORTED, reason)]
         if not session.tiers:
             return [Verdict(self.name, Outcome.INCONCLUSIVE, "no tier fits into the server's context")]
-        verdicts: list[Verdict] = []
-        for tier in session.tiers:
-            verdicts += self._tier(session, baseline, tier)
+        on = [self._on(session, tier) for tier in session.tiers]
+        try:
+            off = [self._off(session, baseline, one) for one in on]
+        finally:
+            problem = baseline.end()
+        verdicts = [
+            verdict
+            for one, other in zip(on, off, strict=True)
+            for verdict in self._judge(session, one, other)
+        ]
+        if problem is not None:
+            reason = f"the server did not come back after its control: {problem}"
+            verdicts.append(Verdict(self.name, Outcome.INCONCLUSIVE, reason, part="end"))
         return verdicts
 
-    def _tier(self, session: Session, baseline: Baseline, tier: Tier) -> list[Verdict]:
+    def _on(self, session: Session, tier: Tier) -> On:
         passage = session.family().at(tier)
+        asks = [session.ask(passage, label=f"{tier.name}, cache on")]
+        asks += [
+            session.ask(passage, label=f"{tier.name}, cache on, again {number}")
+            for number in range(1, max(1, session.options.samples) + 1)
+        ]
+        cold, *warm = [session.send(ask, tier=tier) for ask in asks]
+        return On(tier, passage, cold, warm)
 
-        def send(label: str, url: str | None = None) -> Exchange:
-            ask = session.ask(passage, label=f"{tier.name}, {label}")
-            return session.send(ask, tier=tier, base_url=url)
-
-        samples = max(1, session.options.samples)
+    def _off(self, session: Session, baseline: Baseline, on: On) -> Off:
+        tier, samples = on.tier, max(1, session.options.samples)
         off: list[Exchange] = []
         for number in range(1, samples + 1):
             session.say(f"{tier.name} with the cache off, {number} of {samples}")
             problem = baseline.fresh()
             if problem is not None:
-                reason = f"the control server did not start: {problem}"
-                return [Verdict(self.name, Outcome.INCONCLUSIVE, reason, tier.name)]
+                return Off(off, None, problem)
             warm_up = session.ask(session.passage(WARM_UP_TOKENS), label="unrelated warm-up, cache off")
             session.send(warm_up, base_url=baseline.url)
-            off.append(send(f"cache off {number}", baseline.url))
-        repeat = send("cache off, again", baseline.url)
-        cold = send("cache on")
-        warm = [send(f"cache on, again {number}") for number in range(1, samples + 1)]
-        failed = broken(self.name, [*off, repeat, cold, *warm], tier)
+            ask = session.ask(on.passage, label=f"{tier.name}, cache off {number}")
+            off.append(session.send(ask, tier=tier, base_url=baseline.url))
+        ask = session.ask(on.passage, label=f"{tier.name}, cache off, again")
+        return Off(off, session.send(ask, tier=tier, base_url=baseline.url))
+
+    def _judge(self, session: Session, on: On, off: Off) -> list[Verdict]:
+        tier = on.tier
+        if off.problem is not None or off.repeat is None:
+            reason = f"the control server did not start: {off.problem}"
+            return [Verdict(self.name, Outcome.INCONCLUSIVE, reason, tier.name)]
+        failed = broken(self.name, [*off.samples, off.repeat, on.cold, *on.warm], tier)
         if failed:
             return [failed]
-        session.found.control.setdefault(tier.name, []).extend(off)
+        session.found.control.setdefault(tier.name, []).extend(off.samples)
         answers = [
-            (words, session.same(off[0], on, passage))
-            for words, on in (("first sight", cold), ("repeat", warm[0]))
+            (words, session.same(off.samples[0], one, on.passage))
+            for words, one in (("first sight", on.cold), ("repeat", on.warm[0]))
         ]
-        repeated = reuse_of(repeat, session.calibration, tier.least)
-        warm_reuse = reuse_of(warm[-1], session.calibration, tier.least)
-        sides = Sides(tier, off, repeat, repeated, cold, warm, warm_reuse, answers)
-        head = session.head_tokens
-        return [answers_verdict(self.name, sides, head), saves_verdict(self.name, sides, head)]
+        repeated, again = (
+            reuse_of(one, session.calibration, tier.least) for one in (off.repeat, on.warm[-1])
+        )
+        sides = Sides(tier, off.samples, off.repeat, repeated, on.cold, on.warm, again, answers)
+        return [judge(self.name, sides, session.head_tokens) for judge in (answers_verdict, saves_verdict)]
 
 
 def still_on(repeated: Reuse, head: int) -> str | None:

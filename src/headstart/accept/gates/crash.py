@@ -20,7 +20,7 @@ class Crash:
     """`pause`: waits that many seconds."""
 
     name: str = "crash"
-    title: str = "Crash"
+    title: str = "crash"
     shows: str = (
         "After SIGKILL the server starts again, answers the same, and has kept what was finished before."
     )

@@ -13,6 +13,7 @@ from typing import Any
 from headstart.accept import judge
 from headstart.accept.exchange import Ask, Counters, Exchange, FailureKind
 from headstart.accept.fixtures import Tier
+from headstart.accept.hits import metered_reuse
 from headstart.accept.judge import Answer, Calibration, Sameness, Warmth
 from headstart.accept.verdict import Figure, Outcome, Verdict
 
@@ -72,18 +73,9 @@ def reuse_of(exchange: Exchange, calibration: Calibration, about: int = 0) -> Re
     tokens = prompt if prompt is not None else about
     unclear = exchange.first_token_s is None or not tokens
     clock = Warmth.UNCLEAR if unclear else judge.warmth(exchange.waited_s, tokens, calibration)
-    return Reuse(prompt, exchange.reused, _counted(exchange), clock, exchange.waited_s)
-
-
-def _counted(exchange: Exchange) -> int | None:
-    counters = exchange.counters
-    if counters is None:
-        return None
-    if counters.reused_tokens is not None:
-        return max(0, round(counters.reused_tokens))
-    if counters.read_tokens is None or exchange.prompt_tokens is None:
-        return None
-    return max(0, exchange.prompt_tokens - round(counters.read_tokens))
+    counted = metered_reuse(exchange)
+    counted = None if counted is None else max(0, counted)
+    return Reuse(prompt, exchange.reused, counted, clock, exchange.waited_s)
 
 
 class Kept(StrEnum):

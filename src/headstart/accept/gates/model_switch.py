@@ -60,7 +60,7 @@ class Comeback:
 @dataclass(frozen=True)
 class ModelSwitch:
     name: str = "model_switch"
-    title: str = "Model switch"
+    title: str = "model switch"
     shows: str = "Another model never starts from this one's state, and both find their own again."
     needs: frozenset[Need] = frozenset({Need.MODELS})
 

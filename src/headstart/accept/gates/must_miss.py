@@ -95,7 +95,7 @@ class Sent:
 @dataclass(frozen=True)
 class MustMiss:
     name: str = "must_miss"
-    title: str = "Must miss"
+    title: str = "must miss"
     shows: str = "Nothing is reused for another text, first word, model, adapter or cache salt."
     needs: frozenset[Need] = frozenset()
 

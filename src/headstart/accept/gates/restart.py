@@ -14,7 +14,7 @@ from headstart.accept.verdict import Outcome, Verdict
 @dataclass(frozen=True)
 class Restart:
     name: str = "restart"
-    title: str = "Restart"
+    title: str = "restart"
     shows: str = "After a graceful restart every prompt comes back from disk, with the same answer."
     needs: frozenset[Need] = frozenset({Need.RESTART})
 
