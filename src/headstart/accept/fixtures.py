@@ -83,6 +83,11 @@ class Passage:
         other = word[::-1] if word[::-1][:1] != word[:1] else "x" * len(word)
         return replace(self, text=self.text[:start] + other + self.text[end:])
 
+    def struck(self, index: int, letter: str = "q") -> Passage:
+        """The same text with the character at `index` replaced by `letter`, or by x where it is that."""
+        other = letter if self.text[index] != letter else "x"
+        return replace(self, text=self.text[:index] + other + self.text[index + 1 :])
+
     def cut(self, length: int) -> Passage:
         """The first `length` characters, with the markers that are whole in it."""
         kept = tuple(m for m in self.markers if m.at + len(m.value) <= length)

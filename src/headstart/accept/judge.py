@@ -216,12 +216,13 @@ def _quoted(exchange: Exchange, most: int = 40) -> str:
 
 def warmth(waited_s: float, prompt_tokens: int, calibration: Calibration) -> Warmth:
     """Whether a first token after `waited_s` can have come from reading the whole prompt."""
-    expected_s = calibration.base_s + calibration.read_s_per_token * prompt_tokens
-    room_s = expected_s - calibration.warm_s
+    reading_s = calibration.read_s_per_token * prompt_tokens
+    quick_s = min(calibration.warm_s, calibration.base_s + reading_s / 10)
+    room_s = calibration.base_s + reading_s - quick_s
     noise_s = max([0.02, *(t.spread_s for t in (calibration.cold, calibration.warm) if t.samples)])
     if room_s < 3 * noise_s:
         return Warmth.UNCLEAR
-    share = (waited_s - calibration.warm_s) / room_s
+    share = (waited_s - quick_s) / room_s
     if share <= WARM_SHARE:
         return Warmth.WARM
     return Warmth.COLD if share >= COLD_SHARE else Warmth.UNCLEAR
@@ -231,7 +232,7 @@ def read_by_clock(waited_s: float, calibration: Calibration) -> float:
     """How many prompt tokens the waiting time is enough to read; 0 at least."""
     if calibration.read_s_per_token <= 0:
         return 0.0
-    return max(0.0, (waited_s - calibration.warm_s) / calibration.read_s_per_token)
+    return max(0.0, (waited_s - calibration.base_s) / calibration.read_s_per_token)
 
 
 def granularity(points: Sequence[tuple[Reach, int]]) -> Step:

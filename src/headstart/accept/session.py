@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from headstart.accept.exchange import Ask, Counters, Exchange, Message
 from headstart.accept.fixtures import Family, Passage, Tier
-from headstart.accept.judge import Calibration, Reach, Sameness
+from headstart.accept.judge import TOLERANCE, Calibration, Reach, Sameness
 from headstart.accept.servers import Facts, Http, Server
 from headstart.accept.wires import Wire
 
@@ -28,6 +28,8 @@ class Options:
     model: str | None = None
     samples: int = 3
     patience_s: float = 600.0
+    tolerance: float = TOLERANCE
+    """Difference of a log-probability that reading in other pieces may make."""
     concurrency: int = 4
     churn_prompts: int = 24
     other_model: str | None = None
@@ -69,12 +71,14 @@ class SweepPoint:
 class Found:
     """What gates leave for later gates and the report. Written by the gate named, read by anyone.
 
-    `cold`: by tier, first-sight exchanges of fresh families (gate cold adds; exact_repeat too).
+    `cold`: by tier, first-sight exchanges of fresh families; `families`: those families, in the same
+    order (both are filled by `Session.first_sight` and the gate cold).
     `warm`: by tier, exact repeats. `sweep`: of gap_sweep. `step_tokens`: the granularity it found.
     `control`: by tier, the cache-off samples of the gate control.
     """
 
     cold: dict[str, list[Exchange]] = field(default_factory=dict)
+    families: dict[str, list[Family]] = field(default_factory=dict)
     warm: dict[str, list[Exchange]] = field(default_factory=dict)
     sweep: list[SweepPoint] = field(default_factory=list)
     step_tokens: int | None = None
@@ -129,6 +133,18 @@ class Session(Protocol):
         are asked for where the wire has them. Two passages get the same question, so texts that part only at
         their end still part before it.
         """
+        ...
+
+    def first_sight(self, tier: Tier) -> tuple[Family, Exchange]:
+        """The newest family whose text of this tier was sent, with that first exchange (question about
+        its deepest marker); sends one where there is none. Gates that only need a text the server has
+        read take this, so that long prompts are not read more often than needed."""
+        ...
+
+    @property
+    def head_tokens(self) -> int:
+        """Most tokens that prompts of two families share (template, first digits of the salt): reuse up
+        to here is right on first sight."""
         ...
 
     def converse(self, messages: Sequence[Message], **changes: Any) -> Ask:
@@ -190,9 +206,11 @@ class Session(Protocol):
         granularity found so far, 512 at most, plus the one token that must always be read."""
         ...
 
-    def same(self, cold: Exchange, warm: Exchange, names: Sequence[str] = ()) -> Sameness:
-        """`judge.same` with this session's floor. `names`: markers whose values must be right, by the
-        passage: give them through `facts_right` where the values differ."""
+    def same(
+        self, cold: Exchange, warm: Exchange, passage: Passage | None = None, marker: str | None = None
+    ) -> Sameness:
+        """`judge.same` with this session's floor and tolerance. With the `passage` that was asked about,
+        planted facts count too, where the model got them right cold."""
         ...
 
     def facts_right(self, exchange: Exchange, passage: Passage, marker: str | None = None) -> bool | None:
