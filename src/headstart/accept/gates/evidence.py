@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from headstart.accept.exchange import Exchange
+from headstart.accept.hits import metered_reuse
 
 
 def restored(exchange: Exchange) -> int | None:
@@ -10,13 +11,5 @@ def restored(exchange: Exchange) -> int | None:
 
     Whether the two agree is for the gate honesty.
     """
-    if exchange.reused is not None:
-        return exchange.reused
-    counters = exchange.counters
-    if counters is None:
-        return None
-    if counters.reused_tokens is not None and counters.reused_tokens >= 0:
-        return int(counters.reused_tokens)
-    if counters.read_tokens is not None and exchange.prompt_tokens is not None:
-        return max(0, exchange.prompt_tokens - int(counters.read_tokens))
-    return None
+    told = exchange.reused if exchange.reused is not None else metered_reuse(exchange)
+    return None if told is None else max(0, told)

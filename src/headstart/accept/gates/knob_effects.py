@@ -48,8 +48,8 @@ def _wrote(exchange: Exchange) -> int | None:
 
 
 def stop_text(text: str) -> str | None:
-    """A piece of a reply to stop at: the first word after its first third that is found nowhere before; None for a reply
-    too short."""
+    """A piece of a reply to stop at: the first word past its first third that is found nowhere before.
+    None for a reply too short."""
     words = [match for match in re.finditer(r"\w{2,}", text) if text.find(match[0]) == match.start()]
     later = [match[0] for match in words if match.start() >= len(text) // 3]
     if later:
