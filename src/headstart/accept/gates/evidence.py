@@ -1,3 +1,4 @@
+<<<<<<< HEAD
 """What exchanges show about reuse, failures and answers, for the rules of several gates. Pure.
 
 Three witnesses of reuse are kept apart: the reply, the server's counters, and the clock.
@@ -183,3 +184,20 @@ def replaced(spawned: bool, before: Counters | None, after: Counters | None) -> 
     rises = {name: getattr(after.since(before), name) for name in names}
     known = [rise for name, rise in rises.items() if rise is not None and getattr(before, name) > 0]
     return None if not known else any(rise < 0 for rise in known)
+=======
+"""How much of a prompt was taken from a cache, by whoever tells."""
+
+from __future__ import annotations
+
+from headstart.accept.exchange import Exchange
+from headstart.accept.hits import metered_reuse
+
+
+def restored(exchange: Exchange) -> int | None:
+    """Prompt tokens reused: by the reply, else by the server's counters; None where neither says.
+
+    Whether the two agree is for the gate honesty.
+    """
+    told = exchange.reused if exchange.reused is not None else metered_reuse(exchange)
+    return None if told is None else max(0, told)
+>>>>>>> hH
