@@ -121,6 +121,8 @@ def test_two_new_prompts_cannot_both_be_reused() -> None:
 
     assert found.outcome is Outcome.FAIL
     assert "220" in found.reason and "1,100" in found.reason
+    template_only = [exchange(reused=16), exchange(reused=900)]
+    assert head_verdict(template_only, reach(900), None, 16).outcome is Outcome.PASS
 
 
 def test_a_head_nobody_counts() -> None:

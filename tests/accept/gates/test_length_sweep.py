@@ -8,7 +8,7 @@ import pytest
 
 from headstart.accept.exchange import FailureKind
 from headstart.accept.fixtures import Marker, Passage
-from headstart.accept.gates.length_sweep import Point, lengths, padded, verdict
+from headstart.accept.gates.length_sweep import Pads, Point, lengths, padded, verdict
 from headstart.accept.judge import Sameness, Warmth
 from headstart.accept.verdict import Outcome
 from tests.accept.gates.made_up import BROKEN_KINDS, DIFFERENT, SAME, UNDECIDED, exchange, failed
@@ -86,6 +86,22 @@ def test_fewer_than_half_is_not_enough() -> None:
 @pytest.mark.parametrize("kind", BROKEN_KINDS)
 def test_a_server_that_breaks_at_one_length_fails(kind: FailureKind) -> None:
     assert verdict([point(255), point(256, repeat=failed(kind))]).outcome is Outcome.FAIL
+
+
+def test_a_prompt_of_another_length_shows_nothing() -> None:
+    missed = [point(255, prompt_tokens=250), point(256, prompt_tokens=251)]
+
+    assert verdict(missed).outcome is Outcome.INCONCLUSIVE
+    assert "meant to be" in verdict(missed).reason
+    assert verdict([*missed, point(257)]).outcome is Outcome.INCONCLUSIVE
+
+
+def test_words_are_added_until_the_length_is_right() -> None:
+    assert Pads(10).towards(110, 108, 98) == Pads(12)
+    assert Pads(10).towards(110, 118, 98) == Pads(6)
+    assert Pads(10).towards(111, 118, 98) == Pads(6, 1)
+    assert Pads(0).towards(100, 90, 90) == Pads(10)
+    assert Pads(3).towards(90, 101, 98) == Pads(0)
 
 
 def test_padding_moves_the_markers() -> None:

@@ -17,6 +17,7 @@ NAME = "concurrency"
 MIXING, HEAD = "answers", "same head"
 BUSY = (429, 503)
 LARGEST_TOKENS, SMALLEST_TOKENS = 800, 200
+SLACK_TOKENS = 2
 
 
 @dataclass(frozen=True)
@@ -89,9 +90,9 @@ def verdict(heard: Sequence[Heard], conversations: int) -> Verdict:
     return answer(Outcome.PASS, reason, heard)
 
 
-def head_verdict(both: Sequence[Exchange], head: Reach, rise: Counters | None, allowance: int) -> Verdict:
+def head_verdict(both: Sequence[Exchange], head: Reach, rise: Counters | None, common: int) -> Verdict:
     """Two prompts with the same new head at once: how often it was read. `rise`: of the server's counters
-    over both."""
+    over both. `common`: tokens that these prompts share with any other (template)."""
     failed = _busy(both, HEAD) or trouble(NAME, both, part=HEAD)
     if failed is not None:
         return failed
@@ -104,7 +105,7 @@ def head_verdict(both: Sequence[Exchange], head: Reach, rise: Counters | None, a
     least = total - head.high
     times = 1 + (read - least) / head.low
     figures: dict[str, Figure] = {"head_tokens": head.low, "read_tokens": read, "times_read": times}
-    if read < least - 2 * allowance:
+    if read < least - common - SLACK_TOKENS:
         reason = f"two new prompts need {least:,} tokens read, and {read:,} were: some count as reused unread"
         return Verdict(NAME, Outcome.FAIL, reason, part=HEAD, figures=figures, cases=cases)
     often = "once" if times < 1.25 else ("twice" if times > 1.75 else f"{times:.1f} times")
@@ -212,7 +213,7 @@ def _same_head(session: Session) -> Verdict:
     both = session.send_together(asks)
     after = session.counters()
     rise = after.since(before) if after is not None and before is not None else None
-    return head_verdict(both, reach, rise, session.allowance)
+    return head_verdict(both, reach, rise, session.head_tokens)
 
 
 GATE = Concurrency()

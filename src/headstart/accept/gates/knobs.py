@@ -30,20 +30,20 @@ def verdict(option: str, asked: Sequence[Exchange], others: Sequence[Exchange], 
     cases = [one.case for one in (*asked, *others)]
     refused = next((one for one in asked if _refuses(one)), None)
     if refused is not None:
-        reason = f"{option} is refused with status {refused.status}: {said(refused)}"
+        reason = f"refused: {said(refused)}"
         return Verdict(NAME, Outcome.PASS, reason, part=option, figures={"how": "refused"}, cases=cases)
     failed = trouble(NAME, [*asked, *others], part=option)
     if failed is not None:
         return failed
     named = next((warning for one in asked for warning in one.warnings if _names(warning, option)), None)
     if effect.seen:
-        outcome, how, reason = Outcome.PASS, "honoured", f"{option} is honoured: {effect.detail}"
+        outcome, how, reason = Outcome.PASS, "honoured", f"honoured: {effect.detail}"
     elif named is not None:
-        outcome, how, reason = Outcome.PASS, "named", f"the reply names {option} as not used: {named[:120]}"
+        outcome, how, reason = Outcome.PASS, "named", f"named in the reply: {named[:120]}"
     elif effect.seen is None:
-        outcome, how, reason = Outcome.INCONCLUSIVE, "not seen", f"{option}: {effect.detail}"
+        outcome, how, reason = Outcome.INCONCLUSIVE, "not seen", effect.detail
     else:
-        outcome, how, reason = Outcome.FAIL, "ignored", f"{option} is ignored in silence: {effect.detail}"
+        outcome, how, reason = Outcome.FAIL, "ignored", f"ignored in silence: {effect.detail}"
     return Verdict(NAME, outcome, reason, part=option, figures={"how": how}, cases=cases)
 
 

@@ -9,7 +9,7 @@ from headstart.accept import judge
 from headstart.accept.exchange import Ask, Exchange
 from headstart.accept.fixtures import Marker, Passage
 from headstart.accept.gates import Need
-from headstart.accept.gates.evidence import restored
+from headstart.accept.gates.evidence import prompt_length, restored
 from headstart.accept.gates.trouble import trouble
 from headstart.accept.judge import Answer, Sameness, Warmth
 from headstart.accept.session import Session
@@ -19,7 +19,8 @@ NAME = "length_sweep"
 SIZES = (64, 128, 256, 512, 1024, 2048)
 LEAST_TOKENS = 160
 LARGEST_BLOCK = 8192
-PADS = "abcdefgh"
+PADS = "abcdef"
+FITTING_STEPS = 4
 
 
 @dataclass(frozen=True)
@@ -39,8 +40,13 @@ class Point:
         return self.warmth is Warmth.WARM if reused is None else reused > 0
 
     @property
+    def exact(self) -> bool:
+        """The prompt was as long as it was meant to be."""
+        return self.first.prompt_tokens == self.repeat.prompt_tokens == self.wanted
+
+    @property
     def shown(self) -> bool:
-        return self.sameness.answer is Answer.SAME and self.resumed and self.repeat.prompt_tokens is not None
+        return self.sameness.answer is Answer.SAME and self.resumed and self.exact
 
 
 def lengths(block: int | None, most: int) -> list[int]:
@@ -79,7 +85,7 @@ def _figures(points: Sequence[Point], shown: Sequence[Point]) -> dict[str, int |
     return {
         "lengths": len(points),
         "lengths_shown": len(shown),
-        "lengths_exact": sum(point.first.prompt_tokens == point.wanted for point in points),
+        "lengths_exact": sum(point.exact for point in points),
         "lengths_different": sum(point.sameness.answer is Answer.DIFFERENT for point in points),
         "lengths_resumed": sum(point.resumed for point in points),
         "largest_difference": max(differences, default=None),
@@ -97,6 +103,8 @@ def _missing(points: Sequence[Point], shown: int) -> str:
         return f"there was nothing to compare by: {points[0].sameness.detail}"
     if all(point.repeat.prompt_tokens is None for point in points):
         return "the server does not say how long a prompt is, so no length is known to be at a block"
+    if not any(point.exact for point in points):
+        return "no prompt came out as long as it was meant to be"
     return f"only {shown} of {len(points)} lengths could be judged"
 
 
@@ -104,11 +112,26 @@ def _length(point: Point) -> int:
     return point.first.prompt_tokens or point.wanted
 
 
-def padded(passage: Passage, pad: str, count: int) -> Passage:
-    """The passage after `count` short words, which make it about `count` tokens longer."""
-    head = f"{pad} " * count
+def padded(passage: Passage, pad: str, count: int, single: int = 0) -> Passage:
+    """The passage after `count` short words and `single` letters, which make it a little longer."""
+    head = f"{pad} " * count + "x" * single
     moved = tuple(Marker(one.name, one.value, one.at + len(head)) for one in passage.markers)
     return Passage(head + passage.text, moved, passage.tier)
+
+
+@dataclass(frozen=True)
+class Pads:
+    """How many words and letters are put in front, and how long the prompt then is."""
+
+    count: int
+    single: int = 0
+
+    def towards(self, wanted: int, has: int, base: int) -> Pads:
+        """What makes a prompt of `has` tokens one of `wanted`; `base`: its length without any."""
+        each = round((has - base - self.single) / self.count) if self.count else 1
+        if each <= 1:
+            return Pads(max(0, self.count + wanted - has), self.single)
+        return Pads(*divmod(max(0, wanted - base), each))
 
 
 class LengthSweep:
@@ -130,32 +153,41 @@ class LengthSweep:
 def _around(session: Session, wanted: Sequence[int]) -> list[Point]:
     """Neighbouring lengths, made of one passage with another word in front for each."""
     passage = session.passage(int(wanted[0] * 0.92) - 12)
-    base = _count(session, session.ask(passage, max_tokens=1, label="length"))
+    plain = session.ask(passage, max_tokens=1, label="length")
+    base = prompt_length(session, plain)
+    by_tokenizer = base is not None
+    if base is None:
+        base = session.send(plain).prompt_tokens
     points = []
-    for length, pad in zip(wanted, PADS, strict=False):
-        ask = _ask_of_length(session, passage, pad, length, base)
-        first = session.send(ask)
-        repeat = session.send(ask)
-        same = session.same(first, repeat)
+    for number, length in enumerate(wanted):
+        pads = Pads(max(0, length - (length if base is None else base)))
+        if base is not None and by_tokenizer:
+            pads = _fitted(session, passage, PADS[number], length, base)
+        first = session.send(_ask(session, passage, PADS[number], pads, length))
+        has = first.prompt_tokens
+        if base is not None and not by_tokenizer and has is not None and has != length:
+            pads = pads.towards(length, has, base)
+            first = session.send(_ask(session, passage, PADS[number + len(wanted)], pads, length))
+        repeat = session.send(first.ask)
+        same = session.same(first, repeat, passage)
         warmth = judge.warmth(repeat.waited_s, repeat.prompt_tokens or length, session.calibration)
         points.append(Point(length, first, repeat, same, warmth))
     return points
 
 
-def _ask_of_length(session: Session, passage: Passage, pad: str, length: int, base: int | None) -> Ask:
-    count = max(0, length - (base if base is not None else int(length * 0.92)))
-    ask = session.ask(padded(passage, pad, count), label=f"{length} tokens")
-    known = session.server.tokens(session.http, ask, session.wire.name, session.options.model)
-    if known is None or len(known) == length:
-        return ask
-    count = max(0, count + length - len(known))
-    return session.ask(padded(passage, pad, count), label=f"{length} tokens")
+def _fitted(session: Session, passage: Passage, pad: str, length: int, base: int) -> Pads:
+    """What makes a prompt of `length` tokens, by the server's own tokenizer."""
+    pads = Pads(max(0, length - base))
+    for _ in range(FITTING_STEPS):
+        has = prompt_length(session, _ask(session, passage, pad, pads, length))
+        if has is None or has == length:
+            break
+        pads = pads.towards(length, has, base)
+    return pads
 
 
-def _count(session: Session, ask: Ask) -> int | None:
-    """Tokens of a prompt: by the server's tokenizer, else by sending it."""
-    known = session.server.tokens(session.http, ask, session.wire.name, session.options.model)
-    return len(known) if known is not None else session.send(ask).prompt_tokens
+def _ask(session: Session, passage: Passage, pad: str, pads: Pads, length: int) -> Ask:
+    return session.ask(padded(passage, pad, pads.count, pads.single), label=f"{length} tokens")
 
 
 GATE = LengthSweep()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from headstart.accept.exchange import Exchange, FailureKind
 from headstart.accept.fixtures import Marker, Passage
 from headstart.accept.gates import Need
+from headstart.accept.gates.evidence import prompt_length
 from headstart.accept.gates.trouble import said, trouble
 from headstart.accept.session import Session
 from headstart.accept.verdict import Figure, Outcome, Verdict
@@ -52,11 +53,11 @@ def _refused(over: Exchange) -> tuple[Outcome | None, str]:
     """What a failed request says; no outcome where it is no refusal."""
     assert over.failure is not None
     about_length = any(word in over.failure.detail.lower() for word in _OF_LENGTH)
-    detail, status = said(over), over.status
-    if over.failure.kind is FailureKind.REFUSED and (about_length or status == 413):
-        return Outcome.PASS, f"refused with status {status}: {detail}"
+    detail = said(over)
+    if over.failure.kind is FailureKind.REFUSED and (about_length or over.status == 413):
+        return Outcome.PASS, f"refused: {detail}"
     if over.failure.kind is FailureKind.REFUSED:
-        return Outcome.INCONCLUSIVE, f"refused with status {status}, but not for its length: {detail}"
+        return Outcome.INCONCLUSIVE, f"refused, but not for its length: {detail}"
     if over.failure.kind is FailureKind.SERVER_ERROR and about_length:
         return Outcome.PASS, f"refused, though as the server's own fault, which clients try again: {detail}"
     return None, ""
@@ -102,10 +103,10 @@ class Truncation:
         session.say(f"truncation: a prompt of about {aim:,} tokens for a context of {context:,}")
         passage = over_long(session, aim)
         ask = session.ask(passage, marker=FACT, label="longer than the context", max_tokens=12)
-        known = session.server.tokens(session.http, ask, session.wire.name, session.options.model)
+        known = prompt_length(session, ask)
         over = session.send(ask)
         right = session.facts_right(over, passage, FACT) if over.ok else None
-        sent = aim if known is None else len(known)
+        sent = aim if known is None else known
         return [verdict(over, sent, context, right, exact=known is not None)]
 
 
