@@ -36,7 +36,7 @@ class SmallRequests:
     """The Http of servers/. One client, cookies kept; nothing raises."""
 
     def __init__(self, root: str, api_key: str | None, timeout_s: float = TIMEOUT_S) -> None:
-        self.root = root
+        self.root, self.api_key = root, api_key
         self._client = httpx.Client(
             headers=key_headers(api_key),
             timeout=timeout_s,

@@ -15,6 +15,7 @@ from headstart.accept.exchange import Ask, Counters, Exchange, FailureKind
 from headstart.accept.fixtures import Tier
 from headstart.accept.hits import metered_reuse
 from headstart.accept.judge import Answer, Calibration, Sameness, Warmth
+from headstart.accept.session import Session
 from headstart.accept.verdict import Figure, Outcome, Verdict
 
 _NO_FAULT = (FailureKind.REFUSED, FailureKind.CANCELLED)
@@ -183,3 +184,19 @@ def replaced(spawned: bool, before: Counters | None, after: Counters | None) -> 
     rises = {name: getattr(after.since(before), name) for name in names}
     known = [rise for name, rise in rises.items() if rise is not None and getattr(before, name) > 0]
     return None if not known else any(rise < 0 for rise in known)
+
+
+def restored(exchange: Exchange) -> int | None:
+    """Prompt tokens reused: by the reply, else by the server's counters; None where neither says.
+
+    Whether the two agree is for the gate honesty.
+    """
+    told = exchange.reused if exchange.reused is not None else metered_reuse(exchange)
+    return None if told is None else max(0, told)
+
+
+def prompt_length(session: Session, ask: Ask) -> int | None:
+    """Tokens of a prompt by the server's own tokenizer, None where it has none to ask."""
+    model = session.options.model or session.facts.model
+    known = session.server.tokens(session.http, ask, session.wire.name, model)
+    return None if known is None else len(known)

@@ -40,10 +40,14 @@ class GapSweep:
         most = first.prompt_tokens or tier.least
         marker = whole.markers[0].name
         points: list[SweepPoint] = []
+        sent: set[str] = set()
         # From the end to the beginning: each shares more with the whole text than with any before it.
         for number, depth in enumerate(depths(session.head_tokens, most), 1):
             session.say(f"edit at {depth} of {most} tokens ({number})")
             ask = self._aimed(session, first.ask, whole, depth, marker)
+            if ask.text in sent:  # depths behind the text's end come to the same edit
+                continue
+            sent.add(ask.text)
             points.append(self._point(session, first.ask, ask, tier))
         session.found.sweep = points
         found = verdict(points, tier, session)

@@ -88,16 +88,16 @@ def _build(kind: Any, value: Any, where: str) -> Any:
     if is_dataclass(kind):
         return _build_entry(kind, value, where)
     if isinstance(kind, type) and issubclass(kind, Enum):
-        return kind(value)
+        return _build_member(kind, value, where)
     if kind in _PLAIN:
         return _build_plain(kind, value, where)
     arguments = typing.get_args(kind)
     if issubclass(typing.get_origin(kind), Mapping):
         if not isinstance(value, Mapping):
-            raise ValueError(f"{where}: expected an object, found {value!r}")
+            raise ValueError(f"{where}: expected an object, found {_brief(value)}")
         return {key: _build(arguments[1], item, f"{where}.{key}") for key, item in value.items()}
     if not isinstance(value, list):
-        raise ValueError(f"{where}: expected a list, found {value!r}")
+        raise ValueError(f"{where}: expected a list, found {_brief(value)}")
     return tuple(_build(arguments[0], item, f"{where}[{at}]") for at, item in enumerate(value))
 
 
@@ -109,20 +109,28 @@ def _build_one_of(members: tuple[Any, ...], value: Any, where: str) -> Any:
         return _build(rest[0], value, where)
     if any(type(value) is member for member in rest):
         return value
-    raise ValueError(f"{where}: {value!r} is of no kind that may stand here")
+    raise ValueError(f"{where}: {_brief(value)} is of no kind that may stand here")
+
+
+def _build_member(kind: type[Enum], value: Any, where: str) -> Any:
+    try:
+        return kind(value)
+    except ValueError:
+        known = ", ".join(str(member.value) for member in kind)
+        raise ValueError(f"{where}: {_brief(value)} is none of {known}") from None
 
 
 def _build_plain(kind: Any, value: Any, where: str) -> Any:
     if kind is float and type(value) is int:
         return float(value)
     if type(value) is not kind:
-        raise ValueError(f"{where}: expected {kind.__name__}, found {value!r}")
+        raise ValueError(f"{where}: expected {kind.__name__}, found {_brief(value)}")
     return value
 
 
 def _build_entry(kind: Any, value: Any, where: str) -> Any:
     if not isinstance(value, Mapping):
-        raise ValueError(f"{where}: expected an object, found {value!r}")
+        raise ValueError(f"{where}: expected an object, found {_brief(value)}")
     hints = typing.get_type_hints(kind)
     names = [f.name for f in fields(kind)]
     for name in names:
@@ -132,3 +140,8 @@ def _build_entry(kind: Any, value: Any, where: str) -> Any:
         if name not in names:
             raise ValueError(f"{where}: {name} is not a field of this format")
     return kind(**{name: _build(hints[name], value[name], f"{where}.{name}") for name in names})
+
+
+def _brief(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:59] + "…"

@@ -52,8 +52,12 @@ class Answer:
 class Http(Protocol):
     """Small requests to the server's root ("/metrics", not "/v1/metrics"). Never raises.
 
-    Keeps cookies; sends the API key. `headers` are added.
+    Keeps cookies; sends the API key. `headers` are added. `api_key`: for servers that want it in a body;
+    it goes nowhere else.
     """
+
+    @property
+    def api_key(self) -> str | None: ...
 
     def get(self, path: str, headers: Mapping[str, str] | None = None) -> Answer: ...
 
