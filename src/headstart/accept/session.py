@@ -120,6 +120,10 @@ class Session(Protocol):
         tier."""
         ...
 
+    def refit(self, tier: Tier, passage: Passage, done: Exchange) -> None:
+        """Makes the texts of later families longer or shorter, by what the server counted for `passage`."""
+        ...
+
     def passage(self, tokens: int) -> Passage:
         """A new salted text of about `tokens` tokens (question and template included), with the marker
         EARLY in its middle. Within a few percent; `Exchange.prompt_tokens` tells."""
