@@ -32,6 +32,8 @@ class Options:
     """Difference of a log-probability that reading in other pieces may make."""
     concurrency: int = 4
     churn_prompts: int = 24
+    sweep_points: int = 30
+    """Edits of the gap sweep at most."""
     other_model: str | None = None
     model_dir: str | None = None
 

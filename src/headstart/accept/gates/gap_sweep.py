@@ -16,7 +16,6 @@ from headstart.accept.verdict import Figure, Outcome, Verdict
 
 LARGEST_TOKENS = 20_000
 STEPS = (64, 256, 512, 1024, 2048, 4096, 8192)
-MOST_POINTS = 30
 TAIL_CHARS = 160
 """Text kept after an edit, so that a point costs little where the cache works."""
 HEAD_CHARS = 40
@@ -39,12 +38,18 @@ class GapSweep:
             words = f"the first request failed: {first.failure.detail}"
             return [Verdict(self.name, Outcome.INCONCLUSIVE, words, tier.name, cases=[first.case])]
         whole = family.at(tier)
-        most = first.prompt_tokens or tier.least
+        last = edited(session, whole, len(whole.text) - 2, "q")
+        most = session.divergence(first.ask, last).low
         points: list[SweepPoint] = []
         # From the end to the beginning: each shares more with the whole text than with any before it.
-        for number, depth in enumerate(depths(session.head_tokens, most), 1):
-            session.say(f"edit at {depth} of {most} tokens ({number})")
+        planned = depths(session.head_tokens, most, session.options.sweep_points)
+        seen: set[int] = set()
+        for number, depth in enumerate(planned, 1):
             at = self._aim(session, first.ask, whole, depth)
+            if at in seen:
+                continue
+            seen.add(at)
+            session.say(f"edit at {depth} of {most} tokens ({number} of {len(planned)})")
             points.append(self._point(session, first.ask, whole, at, tier))
         session.found.sweep = points
         found = verdict(points, tier, session)
@@ -85,8 +90,8 @@ def sweep_tier(tiers: Sequence[Tier]) -> Tier:
     return max((t for t in tiers if t.tokens <= LARGEST_TOKENS), key=lambda t: t.tokens, default=tiers[0])
 
 
-def depths(head: int, most: int) -> list[int]:
-    """Positions to edit at, the deepest first: around powers of two and multiples of block sizes."""
+def depths(head: int, most: int, count: int) -> list[int]:
+    """At most `count` positions to edit at, the deepest first: around powers of two and block sizes."""
     wanted: set[int] = set()
     for step in STEPS:
         multiples = range(step, most - 8, step)
@@ -95,10 +100,10 @@ def depths(head: int, most: int) -> list[int]:
     for part in (0.3, 0.55, 0.8):
         wanted.add(int(most * part))
     inside = sorted(depth for depth in wanted if head < depth < most - 8)
-    if len(inside) > MOST_POINTS:
+    if len(inside) > count:
         # Kept by their neighbourhoods, so that a point on the grid keeps those beside it.
-        stride = len(inside) / MOST_POINTS
-        inside = sorted({inside[int(number * stride)] for number in range(MOST_POINTS)})
+        stride = len(inside) / count
+        inside = sorted({inside[int(number * stride)] for number in range(count)})
     return inside[::-1]
 
 
