@@ -78,6 +78,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--samples", type=int, default=3, help="how often a timing is taken (default: 3)")
     add(
+        "--churn-prompts",
+        type=int,
+        default=24,
+        metavar="N",
+        help="unrelated prompts the gate churn sends: more than the cache holds (default: 24)",
+    )
+    add(
         "--patience",
         type=float,
         default=600.0,
@@ -138,6 +145,7 @@ def _options(flags: argparse.Namespace) -> Options:
         samples=max(1, flags.samples),
         patience_s=flags.patience,
         tolerance=flags.tolerance,
+        churn_prompts=max(1, flags.churn_prompts),
         other_model=flags.other_model,
         model_dir=flags.model_dir,
     )

@@ -235,6 +235,6 @@ def _all_kept(back: Return, loss: Loss, told: str) -> tuple[Outcome, str]:
         return Outcome.FAIL, f"{told}, but its count of loads from disk did not rise: it cannot have been"
     if back.answer.answer is Answer.UNDECIDED:
         return Outcome.INCONCLUSIVE, f"{told}; the answer cannot be compared: {back.answer.detail}"
-    from_disk = f", its count of loads from disk rose by {loads:g}" if loads else ""
+    from_disk = ", and its count of what it loads from disk rose" if loads else ""
     unseen = "" if loss.replaced is not None else "; that the process is new shows in no counter of it"
     return Outcome.PASS, f"{told}{from_disk}, {times}; {back.answer.detail}{unseen}"
