@@ -29,18 +29,24 @@ class Append:
         half = session.family()
         head = half.at(tiers[0]).cut(len(half.at(tiers[0]).text) // 2)
         begun = session.send(session.ask(head, label=f"half of {tiers[0].name}"), tier=tiers[0])
-        verdicts = [self._step(session, begun, half.at(tiers[0]), tiers[0])]
+        verdicts = [self._step(session, begun, head, half.at(tiers[0]), tiers[0])]
         before = first
         for tier in tiers[1:]:
-            whole = family.at(tier)
-            verdicts.append(self._step(session, before, whole, tier))
+            shorter, whole = whole, family.at(tier)
+            verdicts.append(self._step(session, before, shorter, whole, tier))
             asked = session.found.cold.get(tier.name)
             before = session.send(session.ask(whole, label=f"{tier.name}, read"), tier=tier)
             if not asked:
                 session.say(f"{tier.name}: appended text stands for a text already read")
         return verdicts
 
-    def _step(self, session: Session, before: Exchange, longer: Passage, tier: Tier) -> Verdict:
+    def _step(
+        self, session: Session, before: Exchange, shorter: Passage, longer: Passage, tier: Tier
+    ) -> Verdict:
+        if session.facts.recurrent:
+            # A recurrent model may read a divergence once more on its first visit; the second is judged.
+            visit = longer.struck(len(shorter.text))
+            session.send(session.ask(visit, label=f"{tier.name}, first visit"), tier=tier)
         ask = session.ask(longer, label=f"{tier.name}, appended")
         done = session.send(ask, tier=tier)
         divergence = session.divergence(before.ask, ask)

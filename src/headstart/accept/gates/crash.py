@@ -11,6 +11,8 @@ from headstart.accept.gates.survival import Loss, Planted
 from headstart.accept.session import Control, Session
 from headstart.accept.verdict import Outcome, Verdict
 
+OPEN_BLOCK_TOKENS = 512
+"""A block that was not full yet may wait in memory for the next turn to fill it."""
 SETTLE_S = 3.0
 """What was answered this long before the kill has had its time to be written."""
 
@@ -50,7 +52,7 @@ class Crash:
             return [self._not_back(problem)]
         survival.warm_up(session)
         loss = Loss("SIGKILL", True, disk)
-        allowance, head = session.allowance, session.head_tokens
+        allowance, head = max(session.allowance, OPEN_BLOCK_TOKENS), session.head_tokens
         return [
             survival.verdict(
                 self.name,

@@ -44,21 +44,24 @@ class GapSweep:
         # From the end to the beginning: each shares more with the whole text than with any before it.
         for number, depth in enumerate(depths(session.head_tokens, most), 1):
             session.say(f"edit at {depth} of {most} tokens ({number})")
-            ask = self._aimed(session, first.ask, whole, depth, marker)
+            at, ask = self._aimed(session, first.ask, whole, depth, marker)
             if ask.text in sent:  # depths behind the text's end come to the same edit
                 continue
             sent.add(ask.text)
-            points.append(self._point(session, first.ask, ask, tier))
+            second = second_visit(session, whole, at, ask, marker)
+            points.append(self._point(session, first.ask, ask, second, tier))
         session.found.sweep = points
         found = verdict(points, tier, session)
         return [found]
 
-    def _aimed(self, session: Session, first: Ask, whole: Passage, depth: int, marker: str) -> Ask:
+    def _aimed(
+        self, session: Session, first: Ask, whole: Passage, depth: int, marker: str
+    ) -> tuple[int, Ask]:
         """An ask that parts from `first` at about `depth` tokens: exactly there where the server's
         tokenizer can be asked and a character's token begins there."""
         per_token = session.calibration.chars_per_token
         at = int(depth * per_token)
-        best: tuple[int, Ask] | None = None
+        best: tuple[int, int, Ask] | None = None
         for _ in range(AIMS):
             at = min(max(at, 40), len(whole.text) - 2)
             ask = session.ask(
@@ -67,19 +70,19 @@ class GapSweep:
             reach = session.divergence(first, ask)
             miss = depth - reach.low
             if best is None or abs(miss) < best[0]:
-                best = (abs(miss), ask)
+                best = (abs(miss), at, ask)
             if miss == 0 or not reach.exact:
                 break
             at += int(miss * per_token) or (1 if miss > 0 else -1)
         assert best is not None
-        return best[1]
+        return best[1:]
 
-    def _point(self, session: Session, first: Ask, ask: Ask, tier: Tier) -> SweepPoint:
+    def _point(self, session: Session, first: Ask, ask: Ask, second: Ask, tier: Tier) -> SweepPoint:
         reach = session.divergence(first, ask)
         done = session.send(ask, tier=tier)
         if session.facts.recurrent:
             # The first visit of a divergence leaves the state there; the second is judged.
-            done = session.send(second_visit(session, ask), tier=tier)
+            done = session.send(second, tier=tier)
         told = metered_reuse(done) if done.reused is None else done.reused
         return SweepPoint(reach, told if done.ok else None, done.waited_s, done.case)
 
@@ -106,16 +109,16 @@ def depths(head: int, most: int) -> list[int]:
     return inside[::-1]
 
 
-def struck(whole: Passage, at: int) -> Passage:
+def struck(whole: Passage, at: int, letter: str = "q") -> Passage:
     """`whole` with one character changed at `at`, cut shortly after it."""
-    return whole.struck(at).cut(min(len(whole.text), at + TAIL_CHARS))
+    return whole.struck(at, letter).cut(min(len(whole.text), at + TAIL_CHARS))
 
 
-def second_visit(session: Session, ask: Ask) -> Ask:
-    """The same edit with another ending: what is shared ends where the first visit's edit ended."""
-    from dataclasses import replace
-
-    return replace(ask, label=f"{ask.label}, second visit")
+def second_visit(session: Session, whole: Passage, at: int, ask: Ask, marker: str) -> Ask:
+    """Another edit at the same place: it parts from the text, and from the first edit, where that did."""
+    passage = struck(whole, at, "z")
+    label = f"{ask.label}, second visit"
+    return session.ask(passage, marker=marker, max_tokens=1, logprobs=0, label=label)
 
 
 def verdict(points: Sequence[SweepPoint], tier: Tier, session: Session) -> Verdict:

@@ -138,6 +138,8 @@ class MustMiss:
         ask = session.ask(passage, label=f"{tier.name}, {change.words}", model=change.model)
         ask = with_options(ask, change.options)
         shared = session.divergence(known.ask, ask) if change.in_text else Reach(0, 0)
+        # Salts begin with digits: some text sent before may share a few of them by chance.
+        shared = Reach(shared.low, max(shared.high, session.head_tokens)) if change.in_text else shared
         return Sent(known, passage, change, ask, session.send(ask, tier=tier), shared)
 
     def _stranger(self, session: Session, tier: Tier, sent: Sent) -> Stranger:
