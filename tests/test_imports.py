@@ -28,7 +28,9 @@ ALLOWED: dict[str, frozenset[str]] = {
     "blame": frozenset({"errors", "config", "options"}),
     "__main__": frozenset({"cli"}),
     # The self-test judges its servers with the harness, as a user would.
-    "lab": frozenset({"errors", "config", "options", "accept", "api", "serving", "chat", "prefix", "engines"}),
+    "lab": frozenset(
+        {"errors", "config", "options", "accept", "api", "serving", "chat", "prefix", "engines"}
+    ),
     "cli": frozenset(
         {
             "errors",

@@ -72,6 +72,7 @@ class LiveSession:
         self._lock = threading.Lock()
         self._number = 0
         self._counted: dict[str, int] = {}
+        self._lengths: dict[str, int] = {}
 
     @property
     def model(self) -> str | None:
@@ -88,12 +89,30 @@ class LiveSession:
     # -- texts --------------------------------------------------------------------------------
 
     def family(self) -> Family:
-        sizes = []
-        for tier in self.options.tiers:
-            aim = (tier.least + 3 * tier.most) // 4
-            sizes.append((tier, self.ratio.length(aim)))
-        family = self.texts.family(sizes, self.ratio.chars_per_token)
+        family = self._family()
+        for tier in self.tiers:
+            passage = family.at(tier)
+            counted = self.server.tokens(self.http, self.ask(passage), self.wire.name, self.model)
+            if counted is None or tier.least <= len(counted) <= tier.most:
+                continue
+            self._refit(tier, passage, len(counted))
+            family = self._family()
         return family
+
+    def _family(self) -> Family:
+        sizes = [(tier, self._lengths.get(tier.name) or self._length(tier)) for tier in self.options.tiers]
+        return self.texts.family(sizes, self.ratio.chars_per_token)
+
+    def _length(self, tier: Tier) -> int:
+        return self.ratio.length(_aim(tier))
+
+    def refit(self, tier: Tier, passage: Passage, done: Exchange) -> None:
+        if done.prompt_tokens is not None:
+            self._refit(tier, passage, done.prompt_tokens)
+
+    def _refit(self, tier: Tier, passage: Passage, counted: int) -> None:
+        off = int((_aim(tier) - counted) * self.ratio.chars_per_token)
+        self._lengths[tier.name] = max(1, len(passage.text) + off)
 
     def passage(self, tokens: int) -> Passage:
         return self.texts.passage(self.ratio.length(tokens))
@@ -246,6 +265,10 @@ class LiveSession:
             return None
         name = marker or passage.markers[-1].name
         return self.heard(exchange, name) == passage.value(name)
+
+
+def _aim(tier: Tier) -> int:
+    return (tier.least + 2 * tier.most) // 3
 
 
 def ask_streams(done: Exchange) -> bool:

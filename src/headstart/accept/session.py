@@ -32,6 +32,8 @@ class Options:
     """Difference of a log-probability that reading in other pieces may make."""
     concurrency: int = 4
     churn_prompts: int = 24
+    sweep_points: int = 30
+    """Edits of the gap sweep at most."""
     other_model: str | None = None
     model_dir: str | None = None
 
@@ -142,6 +144,10 @@ class Session(Protocol):
     def family(self) -> Family:
         """A new family, fitted to the tiers by the server's own count. Costs no reading of a whole
         tier."""
+        ...
+
+    def refit(self, tier: Tier, passage: Passage, done: Exchange) -> None:
+        """Makes the texts of later families longer or shorter, by what the server counted for `passage`."""
         ...
 
     def passage(self, tokens: int) -> Passage:

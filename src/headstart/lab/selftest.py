@@ -100,7 +100,6 @@ class Bench:
 
     def __enter__(self) -> Bench:
         self.server.start()
-        self._off.start()
         self.endpoint = Endpoint(self.server.url, None, PATIENCE_S)
         self.http = SmallRequests(self.server.url, None)
         return self
@@ -124,8 +123,9 @@ class Bench:
             churn_prompts=CHURN_PROMPTS,
             other_model=MODELS[1],
         )
-        session = LiveSession(target, options, Texts(salt), control=self.server, progress=self._say)
-        session.baseline = self._off
+        session = LiveSession(
+            target, options, Texts(salt), control=self.server, baseline=self._off, progress=self._say
+        )
         calibrate(session)
         return session
 

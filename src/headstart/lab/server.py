@@ -109,7 +109,8 @@ class LabServer:
     def restart(self) -> str | None:
         """Down gracefully and up again. None: it answers."""
         self.stop()
-        self.defect.stopped(self.shape.directory, killed=False)
+        if self.url:
+            self.defect.stopped(self.shape.directory, killed=False)
         return self._come_up()
 
     def kill(self) -> str | None:
@@ -136,6 +137,11 @@ class LabServer:
     def fresh(self) -> str | None:
         """What `restart` does, by the name it has for a server that answers are compared with."""
         return self.restart()
+
+    def end(self) -> str | None:
+        """What `stop` does. None: it is down."""
+        self.stop()
+        return None
 
     def _come_up(self) -> str | None:
         try:

@@ -12,6 +12,7 @@ BROKEN_KINDS = (
     FailureKind.HUNG,
     FailureKind.DROPPED,
     FailureKind.BROKEN,
+    FailureKind.UNREACHABLE,
 )
 """What is the server's own fault, and so fails a gate."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headstart.accept.counting import shared_chars
 from headstart.accept.exchange import Exchange
 from headstart.accept.fixtures import Passage, Tier
 from headstart.accept.gates import Need
@@ -25,22 +26,25 @@ class Append:
     def run(self, session: Session) -> list[Verdict]:
         tiers = session.tiers
         family, first = session.first_sight(tiers[0])
-        whole = family.at(tiers[0])
         half = session.family()
         head = half.at(tiers[0]).cut(len(half.at(tiers[0]).text) // 2)
         begun = session.send(session.ask(head, label=f"half of {tiers[0].name}"), tier=tiers[0])
-        verdicts = [self._step(session, begun, half.at(tiers[0]), tiers[0])]
+        verdicts = [self._step(session, begun, half.at(tiers[0]), tiers[0])[0]]
         before = first
         for tier in tiers[1:]:
-            whole = family.at(tier)
-            verdicts.append(self._step(session, before, whole, tier))
-            asked = session.found.cold.get(tier.name)
-            before = session.send(session.ask(whole, label=f"{tier.name}, read"), tier=tier)
-            if not asked:
-                session.say(f"{tier.name}: appended text stands for a text already read")
+            verdict, before = self._step(session, before, family.at(tier), tier)
+            verdicts.append(verdict)
         return verdicts
 
-    def _step(self, session: Session, before: Exchange, longer: Passage, tier: Tier) -> Verdict:
+    def _step(
+        self, session: Session, before: Exchange, longer: Passage, tier: Tier
+    ) -> tuple[Verdict, Exchange]:
+        """The verdict, and the exchange that read the longer text."""
+        if session.facts.recurrent:
+            # The first visit of a divergence leaves the state there; the second, with another character
+            # in the same place, is judged.
+            other = longer.struck(shared_chars(before.ask.text, session.ask(longer).text))
+            session.send(session.ask(other, label=f"{tier.name}, first visit"), tier=tier)
         ask = session.ask(longer, label=f"{tier.name}, appended")
         done = session.send(ask, tier=tier)
         divergence = session.divergence(before.ask, ask)
@@ -52,7 +56,7 @@ class Append:
             right = session.facts_right(done, longer)
             answer = by_facts(right, done)
         cases = [before.case, done.case, *([cold.case] if cold else [])]
-        return verdict(tier, hit, answer, done, divergence=divergence, cases=cases)
+        return verdict(tier, hit, answer, done, divergence=divergence, cases=cases), done
 
 
 def by_facts(right: bool | None, done: Exchange) -> Sameness:

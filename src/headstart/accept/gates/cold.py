@@ -38,6 +38,7 @@ class Cold:
             one = session.send(session.ask(family.at(tier), label=label), tier=tier)
             if one.ok and not fits(one, tier) and tries > 0:
                 tries -= 1
+                session.refit(tier, family.at(tier), one)
                 continue
             session.found.families.setdefault(tier.name, []).append(family)
             session.found.cold.setdefault(tier.name, []).append(one)

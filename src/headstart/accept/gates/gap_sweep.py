@@ -16,9 +16,10 @@ from headstart.accept.verdict import Figure, Outcome, Verdict
 
 LARGEST_TOKENS = 20_000
 STEPS = (64, 256, 512, 1024, 2048, 4096, 8192)
-MOST_POINTS = 30
 TAIL_CHARS = 160
 """Text kept after an edit, so that a point costs little where the cache works."""
+HEAD_CHARS = 40
+"""Edits begin after the salt's line."""
 AIMS = 6
 """How often the place of an edit is corrected to hit a token."""
 
@@ -37,49 +38,49 @@ class GapSweep:
             words = f"the first request failed: {first.failure.detail}"
             return [Verdict(self.name, Outcome.INCONCLUSIVE, words, tier.name, cases=[first.case])]
         whole = family.at(tier)
-        most = first.prompt_tokens or tier.least
-        marker = whole.markers[0].name
+        last = edited(session, whole, len(whole.text) - 2, "q")
+        most = session.divergence(first.ask, last).low
         points: list[SweepPoint] = []
-        sent: set[str] = set()
         # From the end to the beginning: each shares more with the whole text than with any before it.
-        for number, depth in enumerate(depths(session.head_tokens, most), 1):
-            session.say(f"edit at {depth} of {most} tokens ({number})")
-            ask = self._aimed(session, first.ask, whole, depth, marker)
-            if ask.text in sent:  # depths behind the text's end come to the same edit
+        planned = depths(session.head_tokens, most, session.options.sweep_points)
+        seen: set[int] = set()
+        for number, depth in enumerate(planned, 1):
+            at = self._aim(session, first.ask, whole, depth)
+            if at in seen:
                 continue
-            sent.add(ask.text)
-            points.append(self._point(session, first.ask, ask, tier))
+            seen.add(at)
+            session.say(f"edit at {depth} of {most} tokens ({number} of {len(planned)})")
+            points.append(self._point(session, first.ask, whole, at, tier))
         session.found.sweep = points
         found = verdict(points, tier, session)
         return [found]
 
-    def _aimed(self, session: Session, first: Ask, whole: Passage, depth: int, marker: str) -> Ask:
-        """An ask that parts from `first` at about `depth` tokens: exactly there where the server's
-        tokenizer can be asked and a character's token begins there."""
+    def _aim(self, session: Session, first: Ask, whole: Passage, depth: int) -> int:
+        """Index of a character whose change makes a prompt part from `first` at about `depth` tokens:
+        exactly there where the server's tokenizer can be asked and a token begins there."""
         per_token = session.calibration.chars_per_token
         at = int(depth * per_token)
-        best: tuple[int, Ask] | None = None
+        best = (depth, at)
         for _ in range(AIMS):
-            at = min(max(at, 40), len(whole.text) - 2)
-            ask = session.ask(
-                struck(whole, at), marker=marker, max_tokens=1, logprobs=0, label=f"edit at {depth}"
-            )
-            reach = session.divergence(first, ask)
+            at = min(max(at, HEAD_CHARS), len(whole.text) - 2)
+            reach = session.divergence(first, edited(session, whole, at, "q"))
             miss = depth - reach.low
-            if best is None or abs(miss) < best[0]:
-                best = (abs(miss), ask)
+            best = min(best, (abs(miss), at))
             if miss == 0 or not reach.exact:
                 break
             at += int(miss * per_token) or (1 if miss > 0 else -1)
-        assert best is not None
         return best[1]
 
-    def _point(self, session: Session, first: Ask, ask: Ask, tier: Tier) -> SweepPoint:
+    def _point(self, session: Session, first: Ask, whole: Passage, at: int, tier: Tier) -> SweepPoint:
+        ask = edited(session, whole, at, "q")
         reach = session.divergence(first, ask)
         done = session.send(ask, tier=tier)
         if session.facts.recurrent:
-            # The first visit of a divergence leaves the state there; the second is judged.
-            done = session.send(second_visit(session, ask), tier=tier)
+            # The first visit of a divergence leaves the state there; the second, with another character
+            # in the same place, is judged.
+            ask = edited(session, whole, at, "z")
+            reach = session.divergence(first, ask)
+            done = session.send(ask, tier=tier)
         told = metered_reuse(done) if done.reused is None else done.reused
         return SweepPoint(reach, told if done.ok else None, done.waited_s, done.case)
 
@@ -89,8 +90,8 @@ def sweep_tier(tiers: Sequence[Tier]) -> Tier:
     return max((t for t in tiers if t.tokens <= LARGEST_TOKENS), key=lambda t: t.tokens, default=tiers[0])
 
 
-def depths(head: int, most: int) -> list[int]:
-    """Positions to edit at, the deepest first: around powers of two and multiples of block sizes."""
+def depths(head: int, most: int, count: int) -> list[int]:
+    """At most `count` positions to edit at, the deepest first: around powers of two and block sizes."""
     wanted: set[int] = set()
     for step in STEPS:
         multiples = range(step, most - 8, step)
@@ -99,23 +100,17 @@ def depths(head: int, most: int) -> list[int]:
     for part in (0.3, 0.55, 0.8):
         wanted.add(int(most * part))
     inside = sorted(depth for depth in wanted if head < depth < most - 8)
-    if len(inside) > MOST_POINTS:
+    if len(inside) > count:
         # Kept by their neighbourhoods, so that a point on the grid keeps those beside it.
-        stride = len(inside) / MOST_POINTS
-        inside = sorted({inside[int(number * stride)] for number in range(MOST_POINTS)})
+        stride = len(inside) / count
+        inside = sorted({inside[int(number * stride)] for number in range(count)})
     return inside[::-1]
 
 
-def struck(whole: Passage, at: int) -> Passage:
-    """`whole` with one character changed at `at`, cut shortly after it."""
-    return whole.struck(at).cut(min(len(whole.text), at + TAIL_CHARS))
-
-
-def second_visit(session: Session, ask: Ask) -> Ask:
-    """The same edit with another ending: what is shared ends where the first visit's edit ended."""
-    from dataclasses import replace
-
-    return replace(ask, label=f"{ask.label}, second visit")
+def edited(session: Session, whole: Passage, at: int, letter: str) -> Ask:
+    """`whole` with one character changed at `at`, cut shortly after it, with a question of its own."""
+    passage = whole.struck(at, letter).cut(min(len(whole.text), at + TAIL_CHARS))
+    return session.ask(passage, marker="EARLY", max_tokens=1, logprobs=0, label=f"edit at character {at}")
 
 
 def verdict(points: Sequence[SweepPoint], tier: Tier, session: Session) -> Verdict:

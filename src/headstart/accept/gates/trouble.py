@@ -12,10 +12,10 @@ _SERVERS_FAULT = {
     FailureKind.HUNG: "the server hung",
     FailureKind.DROPPED: "the server dropped the connection",
     FailureKind.BROKEN: "the server sent what is not its wire format",
+    FailureKind.UNREACHABLE: "the server could not be reached",
 }
 _NO_ANSWER = {
     FailureKind.REFUSED: "the server refused the request",
-    FailureKind.UNREACHABLE: "the server could not be reached",
     FailureKind.CANCELLED: "the request was cancelled",
 }
 

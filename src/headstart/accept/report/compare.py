@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from headstart.accept.report.plain import plain
 from headstart.accept.report.results import MachineEntry, Results, TierEntry, VerdictEntry
 from headstart.accept.report.units import counted, memory, middle
 from headstart.accept.verdict import Figure, Outcome, worst
@@ -125,8 +126,10 @@ def compare(a: Results, b: Results, *, anyway: bool = False) -> Comparison:
     """
     found = objections(a, b)
     if found and not anyway:
-        reasons = "\n".join(f"  - {reason}" for reason in found)
-        raise ConfigError(f"these runs cannot be compared:\n{reasons}\nto see them all the same: --anyway")
+        raise ConfigError(
+            f"these runs cannot be compared: {'; '.join(plain(reason) for reason in found)} "
+            "(--anyway sets them side by side all the same)"
+        )
     return Comparison(a, b, _rows(a, b), _tiers(a, b), found, _remarks(a, b))
 
 

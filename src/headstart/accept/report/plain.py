@@ -15,7 +15,7 @@ _SHORT: Final = {"\n": "\\n", "\r": "\\r", "\t": " "}
 def plain(text: str) -> str:
     """`text` on one line. Control characters, marks that turn the direction of writing and lone surrogates
     become visible escapes (\\x1b, \\u202e); joiners, which emoji and several scripts need, stay."""
-    return "".join(_shown(char) for char in text)
+    return text if text.isprintable() else "".join(_shown(char) for char in text)
 
 
 def clipped(text: str, most: int) -> str:
@@ -40,7 +40,7 @@ def sentence(text: str) -> str:
 
 def columns(text: str) -> int:
     """How many columns of a terminal `text` takes: wide characters two, combining ones none."""
-    return sum(_columns(char) for char in text)
+    return len(text) if text.isascii() else sum(_columns(char) for char in text)
 
 
 def wrapped(text: str, width: int) -> list[str]:

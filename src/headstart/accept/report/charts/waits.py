@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import isfinite
 
 from markupsafe import Markup
 
@@ -29,7 +30,8 @@ class Wait:
 
 
 def waits(rows: Sequence[Wait]) -> Markup:
-    """A row for each; nothing at all where no row has a sample."""
+    """A row for each; nothing at all where no row has a sample. What is no finite number is no sample."""
+    rows = [replace(row, samples=[sample for sample in row.samples if isfinite(sample)]) for row in rows]
     samples = [max(sample, _LEAST_S) for row in rows for sample in row.samples]
     if not samples:
         return Markup("")
