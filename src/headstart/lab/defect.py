@@ -39,15 +39,14 @@ class Defect:
     start to its last, so it may keep what it has seen.
 
     `name`: short, for the command line and tests. `title`: one sentence, what the server does wrong.
-    `caught_by`: gates (names in accept.gates.NAMES) of which at least one must FAIL; empty for the sound
-    server, on which nothing may FAIL. `gates`: those the self-test runs against it; `caught_by` where
-    empty. `layers`: of the toy model ("full", "window", "recurrent"). `ssd`: it has a cache on disk.
+    `caught_by`: gates (names in accept.gates.NAMES) of which at least one must FAIL, the likeliest first;
+    empty for a sound server, on which nothing may FAIL. `layers`: of the toy model ("full", "window",
+    "recurrent"). `ssd`: it has a cache on disk.
     """
 
     name: ClassVar[str] = "sound"
     title: ClassVar[str] = "does everything right"
     caught_by: ClassVar[tuple[str, ...]] = ()
-    gates: ClassVar[tuple[str, ...]] = ()
     layers: ClassVar[tuple[LayerKind, ...]] = ("full",)
     ssd: ClassVar[bool] = False
 

@@ -21,7 +21,7 @@ from headstart.accept.http import SmallRequests
 from headstart.accept.live import LiveSession
 from headstart.accept.opening import open_target
 from headstart.accept.report.build import Run
-from headstart.accept.runner import Means, Runner, chosen
+from headstart.accept.runner import Means, Runner
 from headstart.accept.session import Options
 from headstart.accept.verdict import Outcome, Verdict
 from headstart.errors import ConfigError
@@ -38,7 +38,7 @@ PATIENCE_S = 20.0
 SAMPLES = 2
 CHURN_PROMPTS = 10
 
-_CANNOT = "calibration"
+CALIBRATION = "preflight"
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,8 @@ class Judged:
         """Whether the harness was right about this server: a defect caught by a gate that is there for
         it; nothing failed on a sound one, nor ended for a fault of the harness's own."""
         broken = any(
-            verdict.gate == _CANNOT or "the gate itself failed" in verdict.reason for verdict in self.verdicts
+            verdict.gate == CALIBRATION or "the gate itself failed" in verdict.reason
+            for verdict in self.verdicts
         )
         if not self.defect.caught_by:
             return not self.failed and not broken and bool(self.verdicts)
@@ -133,19 +134,26 @@ class Bench:
 def judge(
     defect: type[Defect], only: Sequence[str] = (), say: Callable[[str], None] = lambda text: None
 ) -> Judged:
-    """Runs gates on `defect`'s server: `only` these, else the ones it asks for, else all."""
+    """Runs gates on `defect`'s server: `only` these, else those that must catch it, one after another
+    until one does; all of them on a sound server."""
     begun_s = time.perf_counter()
-    wanted = only or defect.gates or defect.caught_by or gates.NAMES
-    there = tuple(name for name in gates.available() if name in wanted)
+    wanted = only or defect.caught_by or gates.NAMES
+    there = [name for name in (wanted if defect.caught_by else gates.NAMES) if name in wanted]
+    there = [name for name in there if name in gates.available()]
     salt = secrets.token_hex(4)
+    tried: list[str] = []
     with Bench(defect, say) as bench:
         run = Run(url=bench.server.url, salt=salt, started=time.time())
         try:
             session = bench.session(salt)
-            Runner(run, chosen(there), Means(control=True)).run(session)
+            for name in there:
+                tried.append(name)
+                Runner(run, [gates.load(name)], Means(control=True)).run(session)
+                if defect.caught_by and any(one.outcome is Outcome.FAIL for one in run.verdicts):
+                    break
         except CannotJudge as error:
-            run.verdicts.append(Verdict(_CANNOT, Outcome.FAIL, str(error)))
-    return Judged(defect, there, tuple(run.verdicts), time.perf_counter() - begun_s)
+            run.verdicts.append(Verdict(CALIBRATION, Outcome.FAIL, str(error)))
+    return Judged(defect, tuple(tried), tuple(run.verdicts), time.perf_counter() - begun_s)
 
 
 def judge_all(

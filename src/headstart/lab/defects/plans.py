@@ -89,7 +89,6 @@ class OneTokenTooFar(Defect):
     name = "one-too-far"
     title = "restores one token past the divergence, with the other branch's row"
     caught_by = ("middle_edit",)
-    gates = ("append", "middle_edit")
 
     def cache(self, cache: PrefixCache) -> PrefixCache:
         return recast(_OneTooFar, cache)

@@ -174,7 +174,7 @@ class OptionsSwallowed(Defect):
 class BrokenStream(Defect):
     name = "broken-stream"
     title = "now and then an event of a stream is cut off in its middle"
-    caught_by = ("exact_repeat", "cold", "honesty")
+    caught_by = ("cold", "exact_repeat", "honesty", "preflight")
 
     def app(self, app: App) -> App:
         async def broken(scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
