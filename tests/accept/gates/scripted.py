@@ -38,6 +38,10 @@ class Named:
     name: str = "generic"
     title: str = "some server"
     no_cache: Mapping[str, Any] = field(default_factory=dict)
+    stated: Facts = field(default_factory=lambda: Facts("some server"))
+
+    def facts(self, http: Any, model: str | None) -> Facts:
+        return self.stated
 
 
 def exchange(text: str = "12345", **fields: Any) -> Exchange:

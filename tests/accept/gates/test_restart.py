@@ -10,7 +10,7 @@ from headstart.accept.gates.crash import Crash
 from headstart.accept.servers import Facts
 from headstart.accept.session import Options
 from headstart.accept.verdict import Outcome, Verdict
-from tests.accept.gates.scripted import FAILURES, HUNG, Process, Scripted
+from tests.accept.gates.scripted import FAILURES, HUNG, Named, Process, Scripted
 
 DISK = Facts("some server", model="a", block_tokens=1, cache={"ssd": "1 GiB"})
 pauses: list[float] = []
@@ -52,6 +52,12 @@ def test_a_server_that_loses_its_cache_fails_where_it_states_a_disk() -> None:
     plain = Scripted()
     plain.control, plain.disk, plain.counts = Process(plain), False, False
     assert outcomes(restart.GATE.run(plain)) == [Outcome.UNSUPPORTED, Outcome.UNSUPPORTED]
+
+
+def test_a_disk_may_be_stated_only_after_the_first_request() -> None:
+    session = Scripted(server=Named(stated=Facts("some server", cache={"ssd": "1 GiB"})))
+    session.control, session.disk, session.counts = Process(session), False, False
+    assert outcomes(restart.GATE.run(session)) == [Outcome.FAIL, Outcome.FAIL]
 
 
 def test_a_wrong_answer_from_disk_fails() -> None:

@@ -44,7 +44,7 @@ class Crash:
     def _settled(self, session: Session, control: Control) -> list[Verdict]:
         """Killed some seconds after its last reply: what was finished is due."""
         planted = [survival.plant(session, tier, "before the kill") for tier in session.tiers]
-        disk = survival.keeps_on_disk(session.facts.cache, session.counters())
+        disk = survival.disk_stated(session)
         self.pause(SETTLE_S)
         session.say("killing the server (SIGKILL)")
         problem = control.kill()

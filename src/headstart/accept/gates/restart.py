@@ -26,7 +26,7 @@ class Restart:
         if not session.tiers:
             return [Verdict(self.name, Outcome.INCONCLUSIVE, "no tier fits into the server's context")]
         planted = [survival.plant(session, tier, "before the restart") for tier in session.tiers]
-        before = session.counters()
+        disk, before = survival.disk_stated(session), session.counters()
         session.say("restarting the server")
         problem = control.restart()
         if problem is not None:
@@ -35,7 +35,7 @@ class Restart:
         loss = Loss(
             "a restart",
             replaced(control.spawned, before, after),
-            survival.keeps_on_disk(session.facts.cache, before),
+            disk,
         )
         survival.warm_up(session)
         return [

@@ -73,6 +73,12 @@ def keeps_on_disk(cache: Mapping[str, str], counters: Counters | None) -> bool |
     return True if counters is not None and (counters.ssd_loads or 0) > 0 else None
 
 
+def disk_stated(session: Session) -> bool | None:
+    """`keeps_on_disk` of the server as it is now: some state a cache only after the first request."""
+    now = session.server.facts(session.http, session.options.model)
+    return keeps_on_disk({**session.facts.cache, **now.cache}, session.counters())
+
+
 def plant(session: Session, tier: Tier, label: str) -> Planted:
     """A text of `tier` that the server has just seen: a new one for the smallest tier, so that it has
     been in memory only; for larger ones the one read before, seen once more."""

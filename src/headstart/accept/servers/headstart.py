@@ -86,11 +86,9 @@ class Headstart:
 
 
 def _cache(counted: Mapping[str, float]) -> dict[str, str]:
-    """Whether there is a cache on disk, by its metrics; nothing where there are no metrics at all."""
-    if not counted:
-        return {}
+    """The cache on disk, by its metrics; nothing where there are none, as before the first request."""
     limit = counted.get("headstart_ssd_limit_bytes")
-    return {"ssd": "off" if limit is None else f"{limit / 1e9:.1f} GB at most"}
+    return {} if limit is None else {"ssd": f"{limit / 1e9:.1f} GB at most"}
 
 
 SERVER = Headstart()
