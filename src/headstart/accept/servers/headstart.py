@@ -44,7 +44,6 @@ class Headstart:
             window_tokens=told.get("window_tokens") or None,
             models=tuple(str(one.get("id")) for one in listed),
             adapters=adapters,
-            cache=_cache(prometheus.scrape(http)),
             parts={name: str(told[name]) for name in shown if told.get(name) not in (None, [], "")},
         )
 
@@ -83,12 +82,6 @@ class Headstart:
 
     def clear(self, http: Http, model: str | None) -> bool:
         return False
-
-
-def _cache(counted: Mapping[str, float]) -> dict[str, str]:
-    """The cache on disk, by its metrics; nothing where there are none, as before the first request."""
-    limit = counted.get("headstart_ssd_limit_bytes")
-    return {} if limit is None else {"ssd": f"{limit / 1e9:.1f} GB at most"}
 
 
 SERVER = Headstart()

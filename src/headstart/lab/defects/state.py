@@ -17,7 +17,6 @@ from headstart.prefix.ssd_tier import SsdTier
 from headstart.prefix.tree import Mark, Node
 
 _HEAD_ROWS = 64
-_SHARED_ROWS = 32
 
 
 def shifted(rows: Sequence[RowBytes]) -> list[RowBytes]:
@@ -147,8 +146,8 @@ class _WrongWhenOld(RecallEngine):
 
     def rows(self, seq: SeqId, start: int, stop: int) -> RowBytes:
         found = super().rows(seq, start, stop)
-        if start <= _SHARED_ROWS and stop >= _HEAD_ROWS:
-            self._ages()[_head(found.planes[0], start)] = self.__dict__.get("lab_opened", 0)
+        if start == 0 and stop >= _HEAD_ROWS:
+            self._ages()[_head(found.planes[0])] = self.__dict__.get("lab_opened", 0)
         return found
 
     def restore(self, rows: Sequence[RowBytes], checkpoint: bytes | None, position: int) -> SeqId:
@@ -167,10 +166,8 @@ class _WrongWhenOld(RecallEngine):
 CHURN_OPENS = 4
 
 
-def _head(plane: Bytes, start: int = 0) -> bytes:
-    """What a conversation is known by. `start`: position of the plane's first row, for the first rows,
-    which other conversations have too, may have been stored with those."""
-    return plane[_SHARED_ROWS - start : _HEAD_ROWS - start].tobytes()
+def _head(plane: Bytes) -> bytes:
+    return plane[:_HEAD_ROWS].tobytes()
 
 
 class WrongAfterChurn(_Stored):
