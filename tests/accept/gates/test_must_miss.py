@@ -31,7 +31,8 @@ def judged(
     reuse = reuse_of(one, CALIBRATION)
     reach = Reach(shared, shared)
     change = Change("other text", "another text")
-    return must_miss.missed("must_miss", Stranger(TIERS[0], change, one, reuse, reach, foreign, answer, hit))
+    stranger = Stranger(TIERS[0], change, one, reuse, reach, foreign, answer, hit, 10.1)
+    return must_miss.missed("must_miss", stranger)
 
 
 def test_a_miss_beside_a_hit_passes() -> None:
@@ -57,7 +58,9 @@ def test_counters_give_away_what_the_reply_hides() -> None:
 def test_the_clock_gives_away_what_the_reply_hides() -> None:
     verdict = judged(exchange(reused=0, waited_s=0.1))
     assert verdict.outcome is Outcome.FAIL
-    assert "too soon" in verdict.reason
+    assert "first token after 0.100 s where reading took 10 s" in verdict.reason
+    agreed = exchange(reused=0, waited_s=0.1, counters=Counters(reused_tokens=0))
+    assert judged(agreed).outcome is Outcome.PASS
 
 
 def test_the_answer_gives_away_what_the_reply_hides() -> None:

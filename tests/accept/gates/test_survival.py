@@ -67,7 +67,20 @@ def test_the_templates_head_is_no_sign_of_a_cache() -> None:
 
 
 def test_nothing_stated_but_warm_by_the_clock_fails() -> None:
-    assert judged(exchange(reused=0, waited_s=0.1)).outcome is Outcome.FAIL
+    verdict = judged(exchange(reused=0, waited_s=0.1), replace(NEW, disk=None))
+    assert verdict.outcome is Outcome.FAIL
+    assert "what it says is not what it does" in verdict.reason
+    agreed = exchange(reused=0, waited_s=0.1, counters=Counters(reused_tokens=0))
+    assert judged(agreed, replace(NEW, disk=None)).outcome is Outcome.UNSUPPORTED
+
+
+def test_a_slow_hour_of_the_machine_is_no_disagreement() -> None:
+    quick = exchange(reused=0, waited_s=0.1)
+    assert judged(quick, replace(NEW, disk=None), before=exchange(waited_s=0.15)).outcome is (
+        Outcome.UNSUPPORTED
+    )
+    slow = exchange(reused=999, waited_s=8.0)
+    assert judged(slow, before=exchange(waited_s=60.0)).outcome is Outcome.INCONCLUSIVE
 
 
 def test_all_stated_but_cold_by_the_clock_fails_unless_counters_agree() -> None:

@@ -56,7 +56,8 @@ class Stranger:
     """A prompt that may reuse no more than it shares with what was sent before.
 
     `shared`: leading tokens it may reuse. `foreign`: the reply gives a value of another text. `hit`:
-    how much of the same prompt came back when it was sent twice.
+    how much of the same prompt came back when it was sent twice. `read_s`: first token of a prompt as
+    long, read from nothing.
     """
 
     tier: Tier
@@ -67,6 +68,7 @@ class Stranger:
     foreign: bool
     answer: Sameness
     hit: Kept
+    read_s: float
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,18 @@ class MustMiss:
             for marker in sent.known.passage.markers
         )
         reuse = reuse_of(exchange, session.calibration, tier.least)
-        return Stranger(tier, sent.change, exchange, reuse, sent.shared, foreign, answer, sent.known.hit)
+        known = sent.known
+        return Stranger(
+            tier,
+            sent.change,
+            exchange,
+            reuse,
+            sent.shared,
+            foreign,
+            answer,
+            known.hit,
+            known.first.waited_s,
+        )
 
     def _salted(self, session: Session, tier: Tier) -> Sent | Verdict | None:
         part, name = "cache salt", "cache_salt"
@@ -235,11 +248,10 @@ def _wrong(one: Stranger) -> str | None:
         return (
             f"{one.change.words}: {of_prompt(reuse)}, and not the answer it gives cold: {one.answer.detail}"
         )
-    if reuse.clock is Warmth.WARM and 4 * most < (reuse.prompt or 0):
-        waited = seconds(reuse.waited_s)
-        return (
-            f"{one.change.words}: first token after {waited}, too soon to have read it, though {_shares(one)}"
-        )
+    quick = reuse.clock is Warmth.WARM and 2 * reuse.waited_s < one.read_s and not reuse.confirmed
+    if quick and 4 * most < (reuse.prompt or 0):
+        took = f"first token after {seconds(reuse.waited_s)} where reading took {seconds(one.read_s)}"
+        return f"{one.change.words}: {of_prompt(reuse)}, but {took}"
     return None
 
 

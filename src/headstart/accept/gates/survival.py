@@ -209,7 +209,8 @@ def _judge(back: Return, loss: Loss, allowance: int, head: int) -> tuple[Outcome
 
 def _nothing_kept(back: Return, loss: Loss, told: str) -> tuple[Outcome, str]:
     reuse = back.reuse
-    if reuse.clock is Warmth.WARM:
+    quick = reuse.clock is Warmth.WARM and 2 * reuse.waited_s < back.before.waited_s
+    if quick and not reuse.confirmed:
         return Outcome.FAIL, (
             f"{told}, yet the first token came after {seconds(reuse.waited_s)} where reading took "
             f"{seconds(back.before.waited_s)}: what it says is not what it does"
@@ -226,8 +227,9 @@ def _all_kept(back: Return, loss: Loss, told: str) -> tuple[Outcome, str]:
     times = f"first token after {seconds(reuse.waited_s)} instead of {seconds(back.before.waited_s)}"
     loads = back.after.counters.ssd_loads if back.after.counters else None
     if reuse.clock is Warmth.COLD:
-        outcome = Outcome.INCONCLUSIVE if reuse.confirmed else Outcome.FAIL
-        agree = "its counters agree" if reuse.confirmed else "nothing else confirms it"
+        slow = 2 * reuse.waited_s > back.before.waited_s
+        outcome = Outcome.FAIL if slow and not reuse.confirmed else Outcome.INCONCLUSIVE
+        agree = "its counters agree with it" if reuse.confirmed else "nothing else confirms it"
         return outcome, f"{told}, but the {times}, as long as reading takes; {agree}"
     if loss.replaced is False and not loads:
         return Outcome.INCONCLUSIVE, f"{told}, but its counters went on: no new process was seen"
