@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import headstart.accept.report.page as page_module
-from headstart.accept.report.page import page
+from headstart.accept.report.page import render as page
 from headstart.accept.report.results import Results
 from headstart.accept.verdict import Outcome
 from tests.accept.report import made_up
