@@ -140,6 +140,13 @@ def test_text_of_a_server_is_text() -> None:
     assert "日本語 🧑\u200d🚀 é" in document.text
 
 
+def test_a_note_keeps_its_lines() -> None:
+    note = "cold: Traceback:\n  File x\nKeyError: <b>"
+    html = page(replace(made_up.failing(), notes=(note,)))
+    assert '<bdi class="row">  File x</bdi>' in html
+    assert '<bdi class="row">KeyError: &lt;b&gt;</bdi>' in html
+
+
 def test_an_unknown_wait_is_no_zero() -> None:
     results = made_up.failing()
     tier = replace(results.tiers[0], warm_s=(0.0,), cold_s=())
