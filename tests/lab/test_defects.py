@@ -190,15 +190,15 @@ def frame_comes_early(asker: Asker, _: LabServer) -> bool:
 
 
 def repeat_is_empty(asker: Asker, _: LabServer) -> bool:
-    return bool(asker.ask(text("again")).text) and not asker.ask(text("again")).text
+    return bool(asker.ask(text("again", 1200)).text) and not asker.ask(text("again", 1200)).text
 
 
 def repeat_fails(asker: Asker, _: LabServer) -> bool:
-    return asker.ask(text("again")).status == 200 and asker.ask(text("again")).status >= 500
+    return asker.ask(text("again", 1200)).status == 200 and asker.ask(text("again", 1200)).status >= 500
 
 
 def repeat_drops(asker: Asker, _: LabServer) -> bool:
-    return asker.ask(text("again")).status == 200 and asker.ask(text("again")).status == 0
+    return asker.ask(text("again", 1200)).status == 200 and asker.ask(text("again", 1200)).status == 0
 
 
 def too_long_is_cut(asker: Asker, _: LabServer) -> bool:
@@ -215,7 +215,7 @@ def unknown_is_swallowed(asker: Asker, _: LabServer) -> bool:
 
 
 def stream_is_broken(asker: Asker, _: LabServer) -> bool:
-    lines = [line for _, line in asker.stream(text("broken"), max_tokens=12)]
+    lines = [line for _, line in asker.stream(text("broken", 1200), max_tokens=12)]
     payloads = [line.removeprefix("data: ") for line in lines if line != "data: [DONE]"]
     return any(not payload.endswith("}") for payload in payloads)
 

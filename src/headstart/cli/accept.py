@@ -70,7 +70,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--api-key", help="sent with every request, kept out of every file")
     add("--spawn", metavar="COMMAND", help="start the server with this command; allows restart and crash")
     add("--restart-cmd", metavar="COMMAND", help="a command that restarts a server already running")
-    add("--control-cmd", metavar="COMMAND", help="starts the same server with its cache off, at --control-url or in place of --spawn's")
+    add(
+        "--control-cmd",
+        metavar="COMMAND",
+        help="starts the same server with its cache off, at --control-url or in place of --spawn's",
+    )
     add("--control-url", metavar="URL", help="the same server with its cache off, running already")
     add("--other-model", metavar="NAME", help="a second model, for the model switch")
     add(

@@ -45,6 +45,11 @@ def test_a_gap_that_was_there_before_is_not_the_side_requests_fault() -> None:
     assert judged(turn(7000, 6000), turn(7100, 4000)).outcome is Outcome.FAIL
 
 
+def test_a_few_tokens_more_or_less_are_no_loss() -> None:
+    assert judged(turn(7000, 6999), turn(7100, 7100 - 48)).outcome is Outcome.PASS
+    assert judged(turn(7000, 6999), turn(7100, 7100 - 49)).outcome is Outcome.FAIL
+
+
 def test_nothing_reused_before_leaves_nothing_to_take() -> None:
     assert judged(turn(7000, 0), turn(7100, 0)).outcome is Outcome.INCONCLUSIVE
 

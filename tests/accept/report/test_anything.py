@@ -8,11 +8,9 @@ from xml.etree import ElementTree as ET
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headstart.accept.report.compare import compare
-from headstart.accept.report.compare_table import compared
 from headstart.accept.report.files import as_json
-from headstart.accept.report.junit import junit
-from headstart.accept.report.page import page
+from headstart.accept.report.junit import render as junit
+from headstart.accept.report.page import render as page
 from headstart.accept.report.results import (
     CalibrationEntry,
     CaseEntry,
@@ -24,6 +22,8 @@ from headstart.accept.report.results import (
     TierEntry,
     VerdictEntry,
 )
+from headstart.accept.report.side_by_side import compare
+from headstart.accept.report.side_by_side_table import compared
 from headstart.accept.report.table import Style, table
 from headstart.accept.verdict import Outcome
 from tests.accept.report.document import Document

@@ -4,7 +4,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from headstart.accept.report.junit import junit
+from headstart.accept.report.junit import render as junit
 from headstart.accept.verdict import Outcome
 from tests.accept.report import made_up
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import headstart.accept.report.page as page_module
-from headstart.accept.report.page import page
+from headstart.accept.report.page import render as page
 from headstart.accept.report.results import Results
 from headstart.accept.verdict import Outcome
 from tests.accept.report import made_up
@@ -138,6 +138,13 @@ def test_text_of_a_server_is_text() -> None:
         in document.text
     )
     assert "日本語 🧑\u200d🚀 é" in document.text
+
+
+def test_a_note_keeps_its_lines() -> None:
+    note = "cold: Traceback:\n  File x\nKeyError: <b>"
+    html = page(replace(made_up.failing(), notes=(note,)))
+    assert '<bdi class="row">  File x</bdi>' in html
+    assert '<bdi class="row">KeyError: &lt;b&gt;</bdi>' in html
 
 
 def test_an_unknown_wait_is_no_zero() -> None:

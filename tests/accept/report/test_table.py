@@ -70,9 +70,14 @@ def test_a_very_long_reason_is_clipped() -> None:
     assert text.endswith("…")
 
 
-def test_one_verdict_alone() -> None:
-    verdict = made_up.verdict("cold", Outcome.PASS, "0 of 7,936 tokens reused", "8k")
-    assert line(verdict, Style(100)) == "PASS          cold  8k    0 of 7,936 tokens reused"
+def test_verdicts_that_come_one_by_one_are_aligned() -> None:
+    first = line(made_up.verdict("cold", Outcome.PASS, "0 of 7,936 tokens reused", "8k"), Style(100))
+    second = line(
+        made_up.verdict("exact_repeat", Outcome.INCONCLUSIVE, "it does not say", "128k", "streamed")
+    )
+    assert first == "PASS          cold             8k                    0 of 7,936 tokens reused"
+    assert second.index("it does") == first.index("0 of")
+    assert line(made_up.verdict("cold", Outcome.FAIL, "why"), Style(40)) == "FAIL cold\n    why"
 
 
 @pytest.mark.parametrize(

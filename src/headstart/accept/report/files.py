@@ -12,9 +12,8 @@ import math
 from pathlib import Path
 from typing import Any, Final
 
+from headstart.accept.report import junit, page
 from headstart.accept.report.form import from_json
-from headstart.accept.report.junit import junit
-from headstart.accept.report.page import page
 from headstart.accept.report.results import Results
 from headstart.errors import ConfigError
 
@@ -26,7 +25,7 @@ _MOST_BYTES: Final = 512 << 20
 
 def reports(results: Results) -> dict[str, str]:
     """The text of each file by its name."""
-    return {RESULTS: as_json(results), JUNIT: junit(results), PAGE: page(results)}
+    return {RESULTS: as_json(results), JUNIT: junit.render(results), PAGE: page.render(results)}
 
 
 def as_json(results: Results) -> str:

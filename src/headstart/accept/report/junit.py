@@ -20,7 +20,7 @@ from headstart.accept.verdict import Outcome
 _NO_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def junit(results: Results) -> str:
+def render(results: Results) -> str:
     """The whole document, with its declaration."""
     number = counts(results.verdicts)
     groups = by_gate(results)

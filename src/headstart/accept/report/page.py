@@ -41,7 +41,7 @@ class TierView:
     left_out: int
 
 
-def page(results: Results) -> str:
+def render(results: Results) -> str:
     """The whole document."""
     return _environment().get_template("page.html").render(view(results))
 

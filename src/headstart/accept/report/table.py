@@ -26,6 +26,7 @@ _LEAST_REASON: Final = 32
 _MOST_GATE: Final = 20
 _MOST_PART: Final = 22
 _MOST_OF_A_REASON: Final = 600
+_WIDTHS_OF_A_LINE: Final = (15, 4, 14)
 _GAP: Final = "  "
 
 
@@ -65,8 +66,8 @@ def table(results: Results, style: Style | None = None) -> str:
 
 
 def line(verdict: VerdictEntry, style: Style | None = None) -> str:
-    """One verdict on its own, as it comes in while the gates run."""
-    return "\n".join(_Shape.of([verdict], style or Style()).rows(verdict, name=True))
+    """One verdict as it comes in while the gates run. The columns are those of any other verdict's line."""
+    return "\n".join(_Shape.with_widths(style or Style(), *_WIDTHS_OF_A_LINE).rows(verdict, name=True))
 
 
 @dataclass(frozen=True)
@@ -85,17 +86,15 @@ class _Shape:
         gate = min(_MOST_GATE, max((columns(plain(v.title)) for v in verdicts), default=0))
         tier = min(_MOST_PART, max((columns(plain(v.tier or "")) for v in verdicts), default=0))
         part = min(_MOST_PART, max((columns(plain(v.part)) for v in verdicts), default=0))
-        names = [width for width in (_OUTCOME_WIDTH, max(gate, 4), tier and max(tier, 4), part) if width]
-        reason = style.width - sum(names) - len(_GAP) * len(names)
+        return cls.with_widths(style, max(gate, 4), tier and max(tier, 4), part)
+
+    @classmethod
+    def with_widths(cls, style: Style, gate: int, tier: int, part: int) -> _Shape:
+        """The reason takes what the others leave of the terminal's width."""
+        used = [width for width in (_OUTCOME_WIDTH, gate, tier, part) if width]
+        reason = style.width - sum(used) - len(_GAP) * len(used)
         stacked = reason < _LEAST_REASON
-        return cls(
-            style,
-            max(gate, 4),
-            tier and max(tier, 4),
-            part,
-            max(style.width - 4, 10) if stacked else reason,
-            stacked,
-        )
+        return cls(style, gate, tier, part, max(style.width - 4, 10) if stacked else reason, stacked)
 
     @property
     def heading(self) -> str:

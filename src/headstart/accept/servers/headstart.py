@@ -44,6 +44,7 @@ class Headstart:
             window_tokens=told.get("window_tokens") or None,
             models=tuple(str(one.get("id")) for one in listed),
             adapters=adapters,
+            cache=_tiers(http),
             parts={name: str(told[name]) for name in shown if told.get(name) not in (None, [], "")},
         )
 
@@ -82,6 +83,18 @@ class Headstart:
 
     def clear(self, http: Http, model: str | None) -> bool:
         return False
+
+
+def _tiers(http: Http) -> dict[str, str]:
+    """The tiers of its cache with their limits, "off" for one it does without."""
+    told = http.get("/v1/headstart/cache")
+    if not told.ok:
+        return {}
+    found = {}
+    for name in ("ram", "ssd"):
+        limit = told.get(name, "limit_bytes")
+        found[f"{name}_cache"] = "off" if limit is None else f"{limit} bytes"
+    return found
 
 
 SERVER = Headstart()

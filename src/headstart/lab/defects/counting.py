@@ -23,12 +23,12 @@ def with_cached(payload: Json, change: Callable[[int], int | None]) -> Json:
         cached = change(usage["prompt_tokens_details"]["cached_tokens"])
         usage.pop("prompt_tokens_details")
         if cached is not None:
-            usage["prompt_tokens_details"] = {"cached_tokens": cached}
+            usage["prompt_tokens_details"] = {"cached_tokens": min(cached, usage["prompt_tokens"])}
     if isinstance(timings, dict) and "cache_n" in timings:
         cached = change(timings["cache_n"])
         whole = timings.pop("cache_n") + timings.pop("prompt_n")
         if cached is not None:
-            timings |= {"cache_n": cached, "prompt_n": whole - cached}
+            timings |= {"cache_n": min(cached, whole), "prompt_n": max(0, whole - cached)}
     return payload
 
 
@@ -79,7 +79,9 @@ class ClaimedOnFirstSight(Defect):
     caught_by = ("cold",)
 
     def app(self, app: App) -> App:
-        return rewriting(app, answered=lambda _, payload: with_cached(payload, lambda cached: cached or 300))
+        return rewriting(
+            app, answered=lambda _, payload: with_cached(payload, lambda cached: max(cached, 300))
+        )
 
 
 class _Claims:

@@ -16,6 +16,8 @@ from headstart.serving.models import Generates
 from headstart.serving.request import Delta, Event, Finished, GenerationRequest
 
 CONTEXT_CHARACTERS = 4000
+LONG_TOKENS, LONG_BODY_BYTES = 700, 1000
+"""Shorter prompts are served well by the defects that would else show before any gate."""
 _ENDS = 48
 _EVERY = 4
 
@@ -71,14 +73,15 @@ class EmptyOnRepeat(Defect):
 
 class _FailingRepeats(_KnowsRepeats):
     def submit(self, request: GenerationRequest, sink: Callable[[Event], None]) -> Any:
-        if self.repeated(request.prompt) and request.use_cache:
+        long = len(request.prompt) >= LONG_TOKENS
+        if self.repeated(request.prompt) and request.use_cache and long:
             raise EngineError("stored state could not be put back")
         return super().submit(request, sink)
 
 
 class ErrorOnRepeat(Defect):
     name = "error-on-repeat"
-    title = "the second time a prompt is sent, the server answers 500"
+    title = "the second time a long prompt is sent, the server answers 500"
     caught_by = ("exact_repeat",)
 
     def scheduler(self, scheduler: Generates) -> Generates:
@@ -174,11 +177,15 @@ class OptionsSwallowed(Defect):
 class BrokenStream(Defect):
     name = "broken-stream"
     title = "now and then an event of a stream is cut off in its middle"
-    caught_by = ("cold", "exact_repeat", "honesty", "preflight")
+    caught_by = ("cold", "exact_repeat", "honesty")
 
     def app(self, app: App) -> App:
         async def broken(scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
             sent = 0
+            lengths = [int(value) for name, value in scope.get("headers", ()) if name == b"content-length"]
+            if not lengths or lengths[0] < LONG_BODY_BYTES:
+                await app(scope, receive, send)
+                return
 
             async def cut(message: Message) -> None:
                 nonlocal sent
@@ -197,7 +204,7 @@ class BrokenStream(Defect):
 
 class DropsRepeats(Defect):
     name = "drops-repeats"
-    title = "the second time a request is sent, the connection ends in the middle of the reply"
+    title = "the second time a long request is sent, the connection ends in the middle of the reply"
     caught_by = ("exact_repeat",)
 
     def __init__(self) -> None:
@@ -205,24 +212,25 @@ class DropsRepeats(Defect):
 
     def app(self, app: App) -> App:
         async def dropping(scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-            if scope["type"] != "http" or scope["method"] != "POST":
+            if scope["type"] != "http" or not scope["path"].endswith("/completions"):
                 await app(scope, receive, send)
                 return
             body = await whole_body(receive)
             asked = json_object(body)
             key = json.dumps([asked.get("prompt"), asked.get("messages")])
-            known = key in self._seen and asked.get("cache_prompt") is not False
+            known = (
+                key in self._seen and asked.get("cache_prompt") is not False and len(body) >= LONG_BODY_BYTES
+            )
             self._seen.add(key)
-            started = False
+            sent = 0
 
             async def cut(message: Message) -> None:
-                nonlocal started
-                if known and started:
-                    message = {**message, "body": message.get("body", b"")[:20], "more_body": False}
-                    await send({**message, "more_body": True})
-                    raise ConnectionError("planted: the connection is dropped here")
-                started = True
-                await send(message)
+                nonlocal sent
+                sent += 1
+                if known and sent == 2:
+                    await send({**message, "body": message.get("body", b"")[:20], "more_body": True})
+                elif not known or sent == 1:
+                    await send(message)
 
             await app(scope, replayed(body, receive), cut)
 

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from headstart.engines.base import Logits, SeqId, Step
-from headstart.lab.defect import Defect, recast
+from headstart.lab.defect import App, Defect, recast
 from headstart.lab.defects.plans import StoredOnly
 from headstart.lab.engine import RecallEngine
+from headstart.lab.rewriting import Json, rewriting
 from headstart.prefix.block import Bytes, RowBytes
 from headstart.prefix.cache import PrefixCache
 from headstart.prefix.ssd_tier import SsdTier
@@ -145,10 +146,10 @@ class _WrongWhenOld(RecallEngine):
         return super().open()
 
     def rows(self, seq: SeqId, start: int, stop: int) -> RowBytes:
-        found = super().rows(seq, start, stop)
-        if start == 0 and stop >= _HEAD_ROWS:
-            self._ages()[_head(found.planes[0])] = self.__dict__.get("lab_opened", 0)
-        return found
+        if start < _HEAD_ROWS <= stop:
+            head = super().rows(seq, 0, _HEAD_ROWS)
+            self._ages()[_head(head.planes[0])] = self.__dict__.get("lab_opened", 0)
+        return super().rows(seq, start, stop)
 
     def restore(self, rows: Sequence[RowBytes], checkpoint: bytes | None, position: int) -> SeqId:
         if rows and position > _HEAD_ROWS:
@@ -186,8 +187,8 @@ class _DraftsKept(RecallEngine):
     def forward(self, steps: Sequence[Step]) -> list[Logits | None]:
         ends: dict[SeqId, int] = self.__dict__.setdefault("lab_ends", {})
         for step in steps:
-            if len(step.tokens) == 1:
-                ends.setdefault(step.seq, self.position(step.seq))
+            if step.wants_logits:
+                ends.setdefault(step.seq, self.position(step.seq) + len(step.tokens))
         return super().forward(steps)
 
     def rows(self, seq: SeqId, start: int, stop: int) -> RowBytes:
@@ -210,10 +211,18 @@ GUESSES = 8
 class SpeculativeCached(_Stored):
     name = "speculative-cached"
     title = "state of a rejected speculative token is stored as the prompt's"
-    caught_by = ("exact_repeat", "append", "accelerators")
+    caught_by = ("accelerators", "append", "exact_repeat")
 
     def engine(self, engine: RecallEngine) -> RecallEngine:
         return recast(_DraftsKept, engine)
+
+    def app(self, app: App) -> App:
+        def counted(_: Json, payload: Json) -> Json:
+            if isinstance(payload.get("timings"), dict):
+                payload["timings"] |= {"draft_n": 6, "draft_n_accepted": 3}
+            return payload
+
+        return rewriting(app, answered=counted)
 
 
 class _Lossy(SsdTier):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from headstart.accept.report.compare import Change, Comparison, Pair, Row
 from headstart.accept.report.plain import clipped, columns, padded, plain
+from headstart.accept.report.side_by_side import Change, Comparison, Pair, Row
 from headstart.accept.report.summary import headline, subject, tally
 from headstart.accept.report.table import Style
 from headstart.accept.report.units import counted, figure, moment
