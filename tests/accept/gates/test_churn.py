@@ -64,6 +64,8 @@ def test_all_warm_says_that_the_limit_was_not_reached() -> None:
     verdict = warm(*[Kept.ALL] * 4)
     assert verdict.outcome is Outcome.PASS
     assert "limit was not reached" in verdict.reason
+    full = churn.stay_warm("churn", TIERS[0], [visit(Kept.ALL)], 1, full=True)
+    assert "what came before them was evicted" in full.reason
 
 
 def test_none_warm_fails() -> None:

@@ -66,7 +66,8 @@ class Churn:
             returned(self.name, back, count, allowance=session.allowance, head=head, evicted=evicted)
             for back in backs
         ]
-        return [*verdicts, stay_warm(self.name, session.tiers[0], visits, count)]
+        full = bool(evicted) or any(one.figures.get("state") in ("none", "part") for one in verdicts)
+        return [*verdicts, stay_warm(self.name, session.tiers[0], visits, count, full=full)]
 
     def _churn(self, session: Session, tier: Tier, count: int) -> tuple[list[Visit], list[Exchange]]:
         """Sends `count` new prompts, then again from the newest back. Stops at a request that fails."""
@@ -129,8 +130,9 @@ def returned(
     )
 
 
-def stay_warm(gate: str, tier: Tier, visits: Sequence[Visit], churned: int) -> Verdict:
-    """How many of the newest prompts are still warm. `visits`: from the newest back."""
+def stay_warm(gate: str, tier: Tier, visits: Sequence[Visit], churned: int, *, full: bool = False) -> Verdict:
+    """How many of the newest prompts are still warm. `visits`: from the newest back. `full`: something
+    was evicted, by the server's count or by a return that missed."""
     part = "stay warm"
     cases = tuple(visit.again.case for visit in visits)
     wrong = [visit for visit in visits if visit.answer.answer is Answer.DIFFERENT]
@@ -139,16 +141,17 @@ def stay_warm(gate: str, tier: Tier, visits: Sequence[Visit], churned: int) -> V
         reason += wrong[0].answer.detail
         bad = tuple(case for visit in wrong for case in (visit.first.case, visit.again.case))
         return Verdict(gate, Outcome.FAIL, reason, tier.name, part, _counts(visits, churned), bad)
-    outcome, reason = _warm_words(visits, tier, churned)
+    outcome, reason = _warm_words(visits, tier, churned, full)
     return Verdict(gate, outcome, reason, tier.name, part, _counts(visits, churned), cases)
 
 
-def _warm_words(visits: Sequence[Visit], tier: Tier, churned: int) -> tuple[Outcome, str]:
+def _warm_words(visits: Sequence[Visit], tier: Tier, churned: int, full: bool) -> tuple[Outcome, str]:
     if any(visit.state is Kept.UNKNOWN for visit in visits) or not visits:
         return Outcome.INCONCLUSIVE, "the server does not say what it reuses, and the clock cannot tell"
     warm, part = _warm(visits), _in_part(visits)
     if warm == len(visits) == churned:
-        return Outcome.PASS, f"all {churned} prompts of {tier.name} stay warm; the limit was not reached"
+        limit = "what came before them was evicted" if full else "the limit was not reached"
+        return Outcome.PASS, f"all {churned} prompts of {tier.name} stay warm; {limit}"
     if warm == 0:
         words = f"partly: {of_prompt(visits[0].reuse)}" if part else "nothing of it"
         return Outcome.FAIL, f"not even the newest of {churned} prompts stays warm, {words}"
