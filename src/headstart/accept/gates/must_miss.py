@@ -256,7 +256,8 @@ def _wrong(one: Stranger) -> str | None:
 
 
 def _shares(one: Stranger) -> str:
-    return f"it shares {one.shared.high} with what was sent before"
+    most = "" if one.shared.exact else "at most "
+    return f"it shares {most}{one.shared.high} with what was sent before"
 
 
 def _believed(one: Stranger) -> str:
