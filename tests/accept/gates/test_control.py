@@ -83,6 +83,8 @@ def test_a_control_with_its_cache_on_shows_nothing() -> None:
         for verdict in (answers(one), saves(one)):
             assert verdict.outcome is Outcome.INCONCLUSIVE
             assert "the control's cache is on" in verdict.reason
+    slow_hour = sides(off=(0.15,), repeat=exchange(reused=0, waited_s=0.1))
+    assert answers(slow_hour).outcome is Outcome.PASS
     assert answers(sides(repeat=exchange(reused=HEAD))).outcome is Outcome.PASS
     assert answers(sides(repeat=exchange(reused=None))).outcome is Outcome.PASS
 

@@ -129,12 +129,15 @@ class ControlGate:
         return [judge(self.name, sides, session.head_tokens) for judge in (answers_verdict, saves_verdict)]
 
 
-def still_on(repeated: Reuse, head: int) -> str | None:
-    """Why the control's cache is not off, None where nothing says so."""
+def still_on(sides: Sides, head: int) -> str | None:
+    """Why the control's cache is not off, None where nothing says so. The clock counts beside the
+    control's own first sights."""
+    repeated = sides.repeated
     if repeated.tokens is not None and repeated.tokens > head:
         return f"the control's cache is on: sent again, the prompt {of_prompt(repeated)}"
-    if repeated.clock is Warmth.WARM:
-        waited = seconds(repeated.waited_s)
+    read_s = Timing(tuple(one.waited_s for one in sides.off)).median_s
+    if repeated.clock is Warmth.WARM and 2 * repeated.waited_s < read_s:
+        waited = f"{seconds(repeated.waited_s)} instead of {seconds(read_s)}"
         return f"the control's cache is on: sent again, its first token came after {waited}"
     return None
 
@@ -149,7 +152,7 @@ def answers_verdict(gate: str, sides: Sides, head: int) -> Verdict:
 
 
 def _answers(sides: Sides, head: int) -> tuple[Outcome, str]:
-    on = still_on(sides.repeated, head)
+    on = still_on(sides, head)
     if on:
         return Outcome.INCONCLUSIVE, on
     for answer in (Answer.DIFFERENT, Answer.UNDECIDED):
@@ -180,7 +183,7 @@ def saves_verdict(gate: str, sides: Sides, head: int) -> Verdict:
 
 
 def _saves(sides: Sides, off: Timing, warm: Timing, head: int) -> tuple[Outcome, str]:
-    on = still_on(sides.repeated, head)
+    on = still_on(sides, head)
     if on:
         return Outcome.INCONCLUSIVE, on
     saved, noise = off.median_s - warm.median_s, off.spread_s + warm.spread_s
