@@ -38,6 +38,7 @@ LEAST_MATCH = 5
 """Shortest suffix that is looked for: the shortest marker's name with its `=`."""
 MOST_MATCH = 24
 _SURE = 4.0
+_TURNED = np.roll(np.arange(STATE_FLOATS), 1)
 _OFTEN = [ord(letter) for letter in "aeorst"]
 _TURNS = 24.0
 """How much a difference in the state is enlarged before it reaches the scores."""
@@ -102,7 +103,7 @@ class RecallEngine(ToyEngine):
             if kind == "recurrent":
                 memory = state.recurrent[recurrent]
                 for token in ids.tolist():
-                    memory[:] = np.sin(np.float32(1.7) * np.roll(memory, 1) + codes[token])
+                    np.sin(np.float32(1.7) * memory[_TURNED] + codes[token], out=memory)
                 recurrent += 1
                 continue
             keys, values = state.keys[attention], state.values[attention]

@@ -20,6 +20,7 @@ LONG_TOKENS, LONG_BODY_BYTES = 700, 1000
 """Shorter prompts are served well by the defects that would else show before any gate."""
 _ENDS = 48
 _EVERY = 4
+WELL = 20
 
 
 class _Through:
@@ -176,25 +177,24 @@ class OptionsSwallowed(Defect):
 
 class BrokenStream(Defect):
     name = "broken-stream"
-    title = "now and then an event of a stream is cut off in its middle"
+    title = f"after {WELL} good streams, every stream has an event that is cut off in its middle"
     caught_by = ("cold", "exact_repeat", "honesty")
+
+    def __init__(self) -> None:
+        self._streams = 0
 
     def app(self, app: App) -> App:
         async def broken(scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
             sent = 0
-            lengths = [int(value) for name, value in scope.get("headers", ()) if name == b"content-length"]
-            if not lengths or lengths[0] < LONG_BODY_BYTES:
-                await app(scope, receive, send)
-                return
 
             async def cut(message: Message) -> None:
                 nonlocal sent
                 body = message.get("body", b"")
                 if body.startswith(b"data: {"):
                     sent += 1
-                    if sent == _EVERY:
-                        body = body[: len(body) // 2] + b"\n\n"
-                        message = {**message, "body": body}
+                    self._streams += sent == 1
+                    if sent == _EVERY and self._streams > WELL:
+                        message = {**message, "body": body[: len(body) // 2] + b"\n\n"}
                 await send(message)
 
             await app(scope, receive, cut)
