@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from headstart import __version__
-from headstart.cli import cache, serve
+from headstart.cli import accept, cache, serve
 from headstart.errors import ConfigError, HeadstartError
 from headstart.options import suggestion
 
-COMMANDS = {"serve": serve, "cache": cache}
+COMMANDS = {"serve": serve, "accept": accept, "cache": cache}
 
 DESCRIPTION = """\
 headstart: an LLM server that never reads a prompt token twice.

@@ -72,7 +72,7 @@ class Scheduler:
         self._ended = 0
         self._counts: Counter[str] = Counter()
         self._totals = Totals()
-        self._snapshot = SchedulerSnapshot()
+        self._publish()
         self._thread = threading.Thread(target=self._serve, name="headstart-engine", daemon=True)
 
     def _make_cache(self, ssd: SsdTier | None) -> PrefixCache:

@@ -1,0 +1,91 @@
+"""Append: a longer text that begins with a shorter one is read from where the shorter one ends."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headstart.accept.counting import shared_chars
+from headstart.accept.exchange import Exchange
+from headstart.accept.fixtures import Passage, Tier
+from headstart.accept.gates import Need
+from headstart.accept.hits import Hit, joined, judge_hit
+from headstart.accept.judge import Answer, Reach, Sameness
+from headstart.accept.session import Session
+from headstart.accept.verdict import Outcome, Verdict, worst
+
+
+@dataclass(frozen=True)
+class Append:
+    name: str = "append"
+    title: str = "append"
+    shows: str = (
+        "What is added to a text is read; what was there is not, and the answer is that of a cold run."
+    )
+    needs: frozenset[Need] = frozenset()
+
+    def run(self, session: Session) -> list[Verdict]:
+        tiers = session.tiers
+        family, first = session.first_sight(tiers[0])
+        half = session.family()
+        head = half.at(tiers[0]).cut(len(half.at(tiers[0]).text) // 2)
+        begun = session.send(session.ask(head, label=f"half of {tiers[0].name}"), tier=tiers[0])
+        verdicts = [self._step(session, begun, half.at(tiers[0]), tiers[0])[0]]
+        before = first
+        for tier in tiers[1:]:
+            verdict, before = self._step(session, before, family.at(tier), tier)
+            verdicts.append(verdict)
+        return verdicts
+
+    def _step(
+        self, session: Session, before: Exchange, longer: Passage, tier: Tier
+    ) -> tuple[Verdict, Exchange]:
+        """The verdict, and the exchange that read the longer text."""
+        if session.facts.recurrent:
+            # The first visit of a divergence leaves the state there; the second, with another character
+            # in the same place, is judged.
+            other = longer.struck(shared_chars(before.ask.text, session.ask(longer).text))
+            session.send(session.ask(other, label=f"{tier.name}, first visit"), tier=tier)
+        ask = session.ask(longer, label=f"{tier.name}, appended")
+        done = session.send(ask, tier=tier)
+        divergence = session.divergence(before.ask, ask)
+        hit = judge_hit(done, divergence, session.allowance, session.calibration)
+        cold = session.cold(ask, tier=tier)
+        if cold is not None:
+            answer = session.same(cold, done, longer)
+        else:
+            right = session.facts_right(done, longer)
+            answer = by_facts(right, done)
+        cases = [before.case, done.case, *([cold.case] if cold else [])]
+        return verdict(tier, hit, answer, done, divergence=divergence, cases=cases), done
+
+
+def by_facts(right: bool | None, done: Exchange) -> Sameness:
+    """What planted facts alone say, where there is no cold run to compare with."""
+    if right is None:
+        return Sameness(Answer.UNDECIDED, "facts", "no cold answer to compare with")
+    if right:
+        return Sameness(Answer.SAME, "facts", "right facts")
+    return Sameness(Answer.UNDECIDED, "facts", f"the answer {done.answer[:40]!r} does not give the fact")
+
+
+def verdict(
+    tier: Tier, hit: Hit, answer: Sameness, done: Exchange, *, divergence: Reach, cases: list[str]
+) -> Verdict:
+    kinds = {
+        Answer.SAME: Outcome.PASS,
+        Answer.DIFFERENT: Outcome.FAIL,
+        Answer.UNDECIDED: Outcome.INCONCLUSIVE,
+    }
+    figures = {
+        **hit.figures(),
+        "divergence_tokens": divergence.low,
+        "prompt_tokens": done.prompt_tokens,
+        "score_difference": answer.difference,
+        "append_s": done.waited_s,
+    }
+    outcome = worst([hit.outcome, kinds[answer.answer]])
+    reason = joined([hit.words, answer.detail, f"first token after {done.waited_s:.2f} s"])
+    return Verdict("append", outcome, reason, tier.name, "", figures, cases)
+
+
+GATE = Append()

@@ -1,0 +1,61 @@
+"""Metrics in Prometheus' text format with their labels, as vLLM and SGLang give them at /metrics."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+_LINE = re.compile(r"([A-Za-z_:][A-Za-z0-9_:]*)(?:\{(.*)\})?\s+(\S+)(?:\s+\S+)?")
+_LABEL = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)"')
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One line: a metric with its labels and value."""
+
+    name: str
+    labels: Mapping[str, str]
+    value: float
+
+
+def parse(text: str) -> list[Sample]:
+    """Every readable sample of `text`; lines of another form and values that are no number are left out."""
+    found = []
+    for line in text.splitlines():
+        match = None if line.startswith("#") else _LINE.fullmatch(line.strip())
+        if match is None:
+            continue
+        try:
+            value = float(match[3])
+        except ValueError:
+            continue
+        if math.isfinite(value):
+            found.append(Sample(match[1], dict(_LABEL.findall(match[2] or "")), value))
+    return found
+
+
+def totals(
+    samples: Sequence[Sample], label: str = "model_name", model: str | None = None
+) -> dict[str, float]:
+    """Sum of every metric by name, histogram buckets left out. Samples that name another model in `label`
+    than `model` are left out, unless no sample names it at all."""
+    named = {sample.labels[label] for sample in samples if label in sample.labels}
+    only = model if model in named else None
+    found: dict[str, float] = {}
+    for sample in samples:
+        other = only is not None and sample.labels.get(label, only) != only
+        if not other and not sample.name.endswith(("_bucket", "_created")):
+            found[sample.name] = found.get(sample.name, 0.0) + sample.value
+    return found
+
+
+def first(numbers: Mapping[str, float], *names: str) -> float | None:
+    """The value of the first of `names` that is there; None where none is."""
+    return next((numbers[name] for name in names if name in numbers), None)
+
+
+def less(whole: float | None, part: float | None) -> float | None:
+    """`whole` - `part`; None where either is unknown."""
+    return None if whole is None or part is None else whole - part

@@ -1,0 +1,285 @@
+"""`headstart accept`: proves a server's prefix cache, or shows where it fails."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+import sys
+import time
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from headstart.accept import gates, servers, wires
+from headstart.accept.artifacts import Folder, Redaction
+from headstart.accept.calibrate import CannotJudge, calibrate
+from headstart.accept.endpoint import Endpoint
+from headstart.accept.fixtures import Texts, parse_tiers
+from headstart.accept.http import SmallRequests, server_root
+from headstart.accept.live import LiveSession
+from headstart.accept.opening import open_target
+from headstart.accept.process import CacheOff, RestartCommand, Spawned
+from headstart.accept.report.build import Run
+from headstart.accept.report.results import Results
+from headstart.accept.runner import Means, Runner, chosen
+from headstart.accept.session import Options
+from headstart.accept.verdict import Outcome, Verdict, exit_status
+from headstart.cli.accept_table import Show
+from headstart.errors import ConfigError
+from headstart.options import suggestion
+
+SUMMARY = "prove a server's prefix cache, or catch it lying"
+DESCRIPTION = """\
+Asks a server the questions that show whether its prefix cache works: what must be reused is, what
+must not be is not, and answers do not depend on it. Any server that speaks OpenAI's, Anthropic's or
+Ollama's API. Exit status 0: nothing failed."""
+EPILOG = f"""\
+gates, in the order they run:
+  {", ".join(gates.NAMES)}
+
+verdicts:
+  PASS          shown, with the figures beside it
+  FAIL          shown otherwise; the cases named in results.json are the evidence
+  INCONCLUSIVE  could not be judged; the reason says what was missing
+  UNSUPPORTED   the server or the command line does not offer what the gate needs
+
+examples:
+  headstart accept http://127.0.0.1:8000/v1 --tiers 8k --out results/first
+  headstart accept http://127.0.0.1:11434 --model qwen3:4b --only cold,exact_repeat
+  headstart accept http://127.0.0.1:8080 --spawn 'llama-server -m model.gguf --port 8080'
+  headstart accept compare results/first results/second
+  headstart accept --self-test
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The flags of the command."""
+    parser.add_argument(
+        "words", nargs="*", metavar="URL", help="the server, with or without /v1; or: compare A B"
+    )
+    add = parser.add_argument
+    add("--model", help="its name as the server lists it (default: the first it lists)")
+    add("--out", metavar="DIR", help="results directory, made new (default: accept-DATE-TIME)")
+    add("--tiers", default="8k,32k", help="sizes of prompt, in tokens: 8k,32k,128k or 500 (default: 8k,32k)")
+    add("--only", default="", metavar="GATES", help="run these gates alone, separated by commas")
+    add("--skip", default="", metavar="GATES", help="leave these gates out")
+    add("--server", default="auto", help=f"auto, {', '.join(servers.NAMES)}")
+    add("--wire", help=f"wire format to judge on: {', '.join(wires.NAMES)}")
+    add("--api-key", help="sent with every request, kept out of every file")
+    add("--spawn", metavar="COMMAND", help="start the server with this command; allows restart and crash")
+    add("--restart-cmd", metavar="COMMAND", help="a command that restarts a server already running")
+    add(
+        "--control-cmd",
+        metavar="COMMAND",
+        help="starts the same server with its cache off, at --control-url or in place of --spawn's",
+    )
+    add("--control-url", metavar="URL", help="the same server with its cache off, running already")
+    add("--other-model", metavar="NAME", help="a second model, for the model switch")
+    add(
+        "--model-dir", metavar="PATH", help="the model's files, hashed and compared with what the server says"
+    )
+    add("--samples", type=int, default=3, help="how often a timing is taken (default: 3)")
+    add(
+        "--churn-prompts",
+        type=int,
+        default=24,
+        metavar="N",
+        help="unrelated prompts the gate churn sends: more than the cache holds (default: 24)",
+    )
+    add(
+        "--patience",
+        type=float,
+        default=600.0,
+        metavar="SECONDS",
+        help="silence that counts as hung (default: 600)",
+    )
+    add(
+        "--tolerance",
+        type=float,
+        default=1.0,
+        help="difference of a log-probability that is noise (default: 1.0)",
+    )
+    add(
+        "--salt", help="repeat the texts of a run (its salt is in results.json); the default is new each time"
+    )
+    add("--json", action="store_true", help="print the results as JSON instead of the table")
+    add("--anyway", action="store_true", help="compare: also what cannot be compared fairly")
+    add("--self-test", action="store_true", help="run the gates on servers with planted defects")
+
+
+def run(flags: argparse.Namespace) -> int:
+    """Exit status 0: nothing failed and something was judged."""
+    if flags.self_test:
+        return int(_part("headstart.lab.selftest").run(flags))
+    if flags.words[:1] == ["compare"]:
+        if len(flags.words) != 3:
+            raise ConfigError("compare takes two results: headstart accept compare A B")
+        return int(
+            _part("headstart.accept.report.compare").run(*map(Path, flags.words[1:]), anyway=flags.anyway)
+        )
+    if len(flags.words) != 1:
+        raise ConfigError("give the URL of one server, e.g. headstart accept http://127.0.0.1:8000/v1")
+    return _judge(flags)
+
+
+def _part(name: str) -> Any:
+    if find_spec(name) is None:
+        raise ConfigError(f"this version has no {name}")
+    return import_module(name)
+
+
+def _names(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+def _options(flags: argparse.Namespace) -> Options:
+    try:
+        tiers = parse_tiers(flags.tiers)
+    except ValueError as error:
+        raise ConfigError(f"--tiers: {error}") from None
+    if flags.server != "auto" and flags.server not in servers.available():
+        raise ConfigError(f"--server: there is no {flags.server!r}{suggestion(flags.server, servers.NAMES)}")
+    if flags.wire is not None and flags.wire not in wires.NAMES:
+        raise ConfigError(f"--wire: there is no {flags.wire!r}{suggestion(flags.wire, wires.NAMES)}")
+    return Options(
+        tiers=tiers,
+        model=flags.model,
+        samples=max(1, flags.samples),
+        patience_s=flags.patience,
+        tolerance=flags.tolerance,
+        churn_prompts=max(1, flags.churn_prompts),
+        other_model=flags.other_model,
+        model_dir=flags.model_dir,
+    )
+
+
+def _judge(flags: argparse.Namespace) -> int:
+    options = _options(flags)
+    try:
+        wanted = chosen(_names(flags.only), _names(flags.skip))
+    except KeyError as error:
+        name = str(error.args[0])
+        raise ConfigError(f"there is no gate {name!r}{suggestion(name, gates.NAMES)}") from None
+    try:
+        root = server_root(flags.words[0])
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    redaction = Redaction([flags.api_key])
+    folder = Folder(Path(flags.out or time.strftime("accept-%Y%m%d-%H%M%S")), redaction)
+    show = Show(quiet=flags.json)
+    salt = flags.salt or secrets.token_hex(4)
+    judged = Run(url=root, salt=salt, started=time.time())
+    runner = Runner(
+        judged,
+        wanted,
+        Means(control=bool(flags.control_cmd or flags.control_url)),
+        show=show.verdict,
+        begin=show.gate,
+        save=folder.results,
+    )
+    results = _with_server(flags, options, runner=runner, judged=judged, folder=folder, show=show)
+    for name, text in _reports(results).items():
+        folder.file(name, text)
+    if flags.json:
+        json.dump(results.to_json(), sys.stdout, indent=1)
+        print()
+    else:
+        show.table(results)
+        show.line(f"results: {folder.path}")
+    return exit_status(judged.verdicts) if results.complete else 1
+
+
+def _with_server(
+    flags: argparse.Namespace,
+    options: Options,
+    *,
+    runner: Runner,
+    judged: Run,
+    folder: Folder,
+    show: Show,
+) -> Results:
+    endpoint = Endpoint(judged.url, flags.api_key, options.patience_s)
+    http = SmallRequests(judged.url, flags.api_key)
+
+    def ready() -> bool:
+        return any(0 < http.get(path).status < 500 for path in ("/v1/models", "/health"))
+
+    control: Spawned | RestartCommand | None = None
+    if flags.spawn:
+        control = Spawned(flags.spawn, ready, folder.path / "server.log")
+    elif flags.restart_cmd:
+        control = RestartCommand(flags.restart_cmd, ready)
+    baseline = _cache_off(flags, control, folder)
+    try:
+        if isinstance(control, Spawned):
+            show.line("starting the server")
+            failed = control.start()
+            if failed is not None:
+                raise CannotJudge(failed)
+        target = open_target(
+            endpoint, http, server=flags.server, wire=flags.wire, model=flags.model, say=show.line
+        )
+        session = LiveSession(
+            target,
+            options,
+            Texts(judged.salt),
+            control=control,
+            baseline=baseline,
+            keep=folder.case,
+            progress=show.line,
+        )
+        judged.session = session
+        calibrate(session)
+        return runner.run(session)
+    except CannotJudge as error:
+        judged.verdicts.append(Verdict("preflight", Outcome.FAIL, str(error)))
+        return runner.results(False)
+    except KeyboardInterrupt:
+        judged.notes.append("stopped by the person who ran it, before the first gate")
+        return runner.results(False)
+    finally:
+        if baseline is not None:
+            baseline.stop()
+        if isinstance(control, Spawned):
+            control.stop()
+        endpoint.close()
+        http.close()
+
+
+def _cache_off(
+    flags: argparse.Namespace, control: Spawned | RestartCommand | None, folder: Folder
+) -> CacheOff | None:
+    """The control server, None where none was given. Raises ConfigError where it has no address."""
+    if not flags.control_cmd and not flags.control_url:
+        return None
+    try:
+        url = server_root(flags.control_url or flags.words[0])
+    except ValueError as error:
+        raise ConfigError(f"--control-url: {error}") from None
+    if not flags.control_cmd:
+        return CacheOff(url, None)
+    instead_of = None
+    if not flags.control_url:
+        if not isinstance(control, Spawned):
+            raise ConfigError("--control-cmd needs --control-url, or --spawn to take the place of")
+        instead_of = control
+    http = SmallRequests(url, flags.api_key)
+
+    def ready() -> bool:
+        return any(0 < http.get(path).status < 500 for path in ("/v1/models", "/health"))
+
+    return CacheOff(url, Spawned(flags.control_cmd, ready, folder.path / "control.log"), instead_of)
+
+
+def _reports(results: Results) -> dict[str, str]:
+    """Files beside results.json, by name."""
+    made = {}
+    for name, module in (
+        ("junit.xml", "headstart.accept.report.junit"),
+        ("report.html", "headstart.accept.report.page"),
+    ):
+        if find_spec(module) is not None:
+            made[name] = str(import_module(module).render(results))
+    return made
