@@ -14,6 +14,8 @@ from typing import Any
 
 import psutil
 
+import headstart
+
 PACKAGES = ("headstart", "llama-cpp-python", "xllamacpp", "numpy")
 BUILDS = {"llama_cpp": "llama_print_system_info", "xllamacpp": "get_system_info"}
 RESULTS = Path(__file__).parent / "results"
@@ -54,6 +56,8 @@ def _build(module: str, call: str) -> str:
 
 
 def _version(package: str) -> str:
+    if package == "headstart":
+        return headstart.__version__
     try:
         return version(package)
     except PackageNotFoundError:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from xml.sax import saxutils
 
 from headstart.accept.exchange import Counters, Exchange
+from headstart.accept.report.files import as_json
 from headstart.accept.report.results import CaseEntry, Results
 from headstart.errors import ConfigError
 
@@ -25,12 +28,22 @@ class Redaction:
     """Takes secrets out of text: those given, and the values of fields that are named like one."""
 
     def __init__(self, secrets: Sequence[str | None]) -> None:
-        self._secrets = [secret for secret in secrets if secret]
+        self._secrets = sorted({form for secret in secrets if secret for form in _forms(secret)}, key=len)
 
     def clean(self, text: str) -> str:
-        for secret in self._secrets:
+        for secret in reversed(self._secrets):
             text = text.replace(secret, HIDDEN)
         return _SECRET_FIELD.sub(rf"\1{HIDDEN}", text)
+
+
+def _forms(secret: str) -> Iterator[str]:
+    """A secret as it stands, and as it is written inside JSON, HTML and XML."""
+    yield secret
+    yield json.dumps(secret)[1:-1]
+    yield json.dumps(secret, ensure_ascii=False)[1:-1]
+    yield html.escape(secret, quote=False)
+    yield html.escape(secret)
+    yield saxutils.quoteattr(secret)[1:-1]
 
 
 @dataclass(frozen=True)
@@ -66,7 +79,7 @@ def case_entry(record: CaseRecord) -> CaseEntry:
         read_by_server=counted.read_tokens,
         reused_by_server=counted.reused_tokens,
         answer=done.text[:ANSWER_CHARS],
-        answer_sha256=hashlib.sha256(done.text.encode()).hexdigest(),
+        answer_sha256=hashlib.sha256(done.text.encode("utf-8", "backslashreplace")).hexdigest(),
         finish=done.finish,
         failure=failure,
     )
@@ -103,7 +116,7 @@ class Folder:
     def results(self, results: Results) -> None:
         """Writes results.json in one step, so that a reader never sees half of it."""
         waiting = self.path / "results.json.part"
-        self._write(waiting, _dump(results.to_json()))
+        self._write(waiting, as_json(results))
         waiting.replace(self.path / "results.json")
 
     def file(self, name: str, text: str) -> None:
@@ -111,7 +124,8 @@ class Folder:
         self._write(self.path / name, text)
 
     def _write(self, path: Path, text: str) -> None:
-        path.write_text(self._redaction.clean(text), encoding="utf-8")
+        """Half a surrogate pair, which a server's JSON can hold and UTF-8 cannot, becomes an escape."""
+        path.write_bytes(self._redaction.clean(text).encode("utf-8", "backslashreplace"))
 
 
 def _dump(value: Any) -> str:

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 import secrets
-import sys
 import time
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 from headstart.accept import gates, servers, wires
 from headstart.accept.artifacts import Folder, Redaction
@@ -21,12 +16,13 @@ from headstart.accept.http import SmallRequests, server_root
 from headstart.accept.live import LiveSession
 from headstart.accept.opening import open_target
 from headstart.accept.process import CacheOff, RestartCommand, Spawned
+from headstart.accept.report import compare, files
 from headstart.accept.report.build import Run
 from headstart.accept.report.results import Results
 from headstart.accept.runner import Means, Runner, chosen
 from headstart.accept.session import Options
 from headstart.accept.verdict import Outcome, Verdict, exit_status
-from headstart.cli.accept_table import Show
+from headstart.cli.accept_table import Show, sigterm_as_ctrl_c
 from headstart.errors import ConfigError
 from headstart.options import suggestion
 
@@ -112,22 +108,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(flags: argparse.Namespace) -> int:
     """Exit status 0: nothing failed and something was judged."""
     if flags.self_test:
-        return int(_part("headstart.lab.selftest").run(flags))
+        from headstart.lab import selftest  # a whole server, which no other command needs
+
+        return selftest.run(flags)
     if flags.words[:1] == ["compare"]:
         if len(flags.words) != 3:
             raise ConfigError("compare takes two results: headstart accept compare A B")
-        return int(
-            _part("headstart.accept.report.compare").run(*map(Path, flags.words[1:]), anyway=flags.anyway)
-        )
+        first, second = map(Path, flags.words[1:])
+        return compare.run(first, second, anyway=flags.anyway, as_json=flags.json)
     if len(flags.words) != 1:
         raise ConfigError("give the URL of one server, e.g. headstart accept http://127.0.0.1:8000/v1")
     return _judge(flags)
-
-
-def _part(name: str) -> Any:
-    if find_spec(name) is None:
-        raise ConfigError(f"this version has no {name}")
-    return import_module(name)
 
 
 def _names(text: str) -> list[str]:
@@ -179,12 +170,12 @@ def _judge(flags: argparse.Namespace) -> int:
         begin=show.gate,
         save=folder.results,
     )
-    results = _with_server(flags, options, runner=runner, judged=judged, folder=folder, show=show)
-    for name, text in _reports(results).items():
+    with sigterm_as_ctrl_c():
+        results = _with_server(flags, options, runner=runner, judged=judged, folder=folder, show=show)
+    for name, text in files.reports(results).items():
         folder.file(name, text)
     if flags.json:
-        json.dump(results.to_json(), sys.stdout, indent=1)
-        print()
+        print(files.as_json(results), end="")
     else:
         show.table(results)
         show.line(f"results: {folder.path}")
@@ -271,15 +262,3 @@ def _cache_off(
         return any(0 < http.get(path).status < 500 for path in ("/v1/models", "/health"))
 
     return CacheOff(url, Spawned(flags.control_cmd, ready, folder.path / "control.log"), instead_of)
-
-
-def _reports(results: Results) -> dict[str, str]:
-    """Files beside results.json, by name."""
-    made = {}
-    for name, module in (
-        ("junit.xml", "headstart.accept.report.junit"),
-        ("report.html", "headstart.accept.report.page"),
-    ):
-        if find_spec(module) is not None:
-            made[name] = str(import_module(module).render(results))
-    return made
