@@ -33,7 +33,7 @@ from headstart.lab.stack import Shape
 from headstart.options import suggestion
 
 TIERS = "1k,2k"
-AT_ONCE = 3
+AT_ONCE = 4
 """Servers judged at the same time: their models read by sleeping, so the processor is mostly free."""
 PATIENCE_S = 20.0
 SAMPLES = 2
