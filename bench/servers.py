@@ -192,12 +192,14 @@ def wait_written(url: str, timeout_s: float = 120) -> None:
 
 @dataclass(frozen=True)
 class Setup:
-    """What all servers of one comparison have in common. `slots`: requests at a time."""
+    """What all servers of one comparison have in common. `slots`: requests at a time. `unified`:
+    llama-server keeps the rows of all slots in one buffer, as --batching shared does."""
 
     model: Path
     context_tokens: int
     threads: int
     slots: int = 1
+    unified: bool = False
 
 
 @contextmanager
@@ -222,7 +224,8 @@ def headstart_command(setup: Setup, *flags: str) -> list[str]:
 def llama_server(setup: Setup) -> Iterator[LlamaServer]:
     """llama.cpp's server with `setup`."""
     numbers = (setup.context_tokens, setup.slots, setup.threads)
-    with _running([sys.executable, str(HERE / "peer.py"), str(setup.model), *map(str, numbers)]) as url:
+    words = [*map(str, numbers), *(["unified"] if setup.unified else [])]
+    with _running([sys.executable, str(HERE / "peer.py"), str(setup.model), *words]) as url:
         yield LlamaServer(url)
 
 

@@ -17,7 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,7 @@ class Sizes:
     prefill: int = 1024
     decode: int = 96
     warm: int = 7000
-    repeats: int = 3
+    repeats: int = 5
 
 
 QUICK = Sizes(prefill=256, decode=16, warm=512, repeats=2)
@@ -86,10 +86,10 @@ def single(bench: Bench) -> dict[str, Any]:
     }
 
 
-def concurrent(bench: Bench) -> dict[str, Any]:
+def concurrent(bench: Bench, *, unified: bool = False) -> dict[str, Any]:
     """Four replies at a time: headstart with --batching shared, llama-server with four slots."""
     sizes = bench.sizes
-    setup = bench.setup(64 + sizes.decode, SLOTS)
+    setup = replace(bench.setup(64 + sizes.decode, SLOTS), unified=unified)
     found: dict[str, list[float]] = {}
     with headstart(setup, "--batching", "shared") as ours, llama_server(setup) as theirs:
         for _ in range(sizes.repeats):
@@ -173,7 +173,18 @@ def compare(found: dict[str, list[Any]], value: Callable[[Any], float]) -> dict[
     return {"median": medians, "ratio": first / second, "all": values}
 
 
-QUESTIONS = {"single": single, "concurrent": concurrent, "warm": warm, "python": python_share}
+def concurrent_unified(bench: Bench) -> dict[str, Any]:
+    """The same, llama-server with its rows in one buffer too: what is left is not the buffer's cost."""
+    return concurrent(bench, unified=True)
+
+
+QUESTIONS = {
+    "single": single,
+    "concurrent": concurrent,
+    "concurrent_unified": concurrent_unified,
+    "warm": warm,
+    "python": python_share,
+}
 
 
 def lines(results: dict[str, Any]) -> list[str]:
@@ -183,6 +194,7 @@ def lines(results: dict[str, Any]) -> list[str]:
         ("single", "prefill_tokens_per_s", "cold prefill, tokens/s"),
         ("single", "decode_tokens_per_s", "decode, one request, tokens/s"),
         ("concurrent", "decode_tokens_per_s", f"decode, {SLOTS} requests, --batching shared, tokens/s"),
+        ("concurrent_unified", "decode_tokens_per_s", "the same, llama-server with --kv-unified"),
     ):
         if question in results:
             one = results[question][key]
@@ -207,13 +219,17 @@ def main() -> None:
     parser.add_argument("--model", choices=MODELS, default="smollm2")
     parser.add_argument("--only", nargs="+", choices=QUESTIONS, default=list(QUESTIONS))
     parser.add_argument("--threads", type=int, default=psutil.cpu_count(logical=False) or 1)
+    parser.add_argument("--repeats", type=int, help=f"of every measurement (default: {Sizes().repeats})")
     parser.add_argument("--quick", action="store_true", help="small sizes, to see that it runs")
     parser.add_argument("--out", type=Path, help="folder for the results (default: bench/results)")
     options = parser.parse_args()
     path = MODELS[options.model]()
     text, forced = text_tokens(path)
     salt = int(time.time()) % 997
-    bench = Bench(path, options.threads, QUICK if options.quick else Sizes(), Source(text, salt), forced)
+    sizes = QUICK if options.quick else Sizes()
+    if options.repeats:
+        sizes = replace(sizes, repeats=options.repeats)
+    bench = Bench(path, options.threads, sizes, Source(text, salt), forced)
     results: dict[str, Any] = {"model": options.model, "threads": options.threads}
     for question in options.only:
         print(f"{question} ...", file=sys.stderr)
