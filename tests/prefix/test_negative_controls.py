@@ -102,7 +102,7 @@ def bits_flipped(patch: pytest.MonkeyPatch) -> None:
     real = RamStore.rows
 
     def wrong(self: RamStore, node: Node) -> RowBytes:
-        rows = real(self, node).owned()
+        rows = RowBytes(tuple(plane.copy() for plane in real(self, node).planes))
         rows.planes[-1][-1, -1] ^= 1
         return rows
 
