@@ -45,7 +45,8 @@ FORCED = 1000
 STARTING_EVERY = 10
 LONGEST_START_S = 2.0
 SCRAPE_S = 0.1
-GRID = ("--block-size", str(BLOCK_TOKENS), "--prefill-chunk", "64", "--reproducible")
+GRID_TOKENS = 64
+GRID = ("--block-size", str(BLOCK_TOKENS), "--prefill-chunk", str(GRID_TOKENS), "--reproducible")
 SETUP = {"context_tokens": 1024, "threads": 1, "slots": CLIENTS}
 Tokens = list[int]
 
@@ -92,6 +93,11 @@ class Sent:
     def computed(self) -> Tokens:
         """The tokens that certainly had rows when the last token came."""
         return self.prompt + [FORCED] * (len(self.arrived_s) - 1) if self.arrived_s else []
+
+    @property
+    def kept(self) -> Tokens:
+        """Those of them that are saved: with --reproducible, the prompt's whole chunks on the grid."""
+        return self.computed[: len(self.prompt) // GRID_TOKENS * GRID_TOKENS]
 
     def had_rows_s(self, position: int) -> float:
         """When the rows of the first `position` tokens were known to be there."""
@@ -268,7 +274,7 @@ class KilledStore:
             life.problems.append(f"{reported} entries were reported as saved, {new} are there")
         oldest_s, most = 0.0, 0
         for one in life.sent:
-            stored, whole = self._stored(one.computed, present)
+            stored, whole = self._stored(one.kept, present)
             most = max(most, len(one.computed) - stored)
             if stored < whole:
                 oldest_s = max(oldest_s, life.killed_s - one.had_rows_s(stored + BLOCK_TOKENS))

@@ -68,7 +68,9 @@ SSD = {
 def about(results: dict[str, Any]) -> str:
     """One sentence on what was used."""
     machine = results["machine"]
-    versions = ", ".join(f"{name} {number}" for name, number in machine["packages"].items())
+    versions = ", ".join(
+        f"{name} {number}" for name, number in machine["packages"].items() if number != "not installed"
+    )
     return (
         f"{machine['processor']}, {results['threads']} threads of {machine['threads']}, "
         f"{machine['memory_bytes'] / 2**30:.0f} GB; {versions}; {machine['time'][:10]}."
