@@ -12,7 +12,7 @@ import pytest
 from headstart.prefix import seal
 from headstart.prefix.faults import FileFaults, Step
 from headstart.prefix.listing import Names
-from headstart.prefix.seal import SEAL
+from headstart.prefix.seal import SEAL, UNFINISHED
 from headstart.prefix.ssd import CATALOG, SsdFiles
 from headstart.prefix.upkeep import owned
 from tests.prefix.disk import Disk, entry_files
@@ -121,6 +121,13 @@ def test_any_change_breaks_the_seal(
     assert seal.holds(store)
     change(store)
     assert not opened_without_looking(store, monkeypatch)
+
+
+def test_a_seal_that_was_broken_off_goes_at_the_next_start(store: Path) -> None:
+    (store / SEAL).rename(store / UNFINISHED)
+    with Disk(store) as disk:
+        assert not (store / UNFINISHED).exists()
+        assert disk.restored(counting(0, 18)) == 18
 
 
 def test_a_store_that_was_not_closed_has_no_seal(store: Path) -> None:

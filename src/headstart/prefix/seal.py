@@ -18,20 +18,20 @@ from headstart.prefix.listing import hex_folders
 from headstart.prefix.ssd import CATALOG
 
 SEAL = "sealed"
+UNFINISHED = ".tmp-sealed"
 _STEP_BYTES = 16 << 20
 
 
 def seal(directory: Path) -> None:
     """Seals the store at `directory`. Raises OSError, and ValueError where its catalog is still open."""
-    path = directory / SEAL
-    temporary = path.with_suffix(".tmp")
+    temporary = directory / UNFINISHED
     temporary.unlink(missing_ok=True)
     file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         os.write(file, _digest(directory).encode())
     finally:
         os.close(file)
-    temporary.rename(path)
+    temporary.rename(directory / SEAL)
 
 
 def holds(directory: Path) -> bool:
@@ -43,8 +43,9 @@ def holds(directory: Path) -> bool:
 
 
 def break_seal(directory: Path) -> None:
-    """Takes the seal away, before anything is changed. Raises OSError."""
+    """Takes the seal away, before anything is changed, and one that was not finished. Raises OSError."""
     (directory / SEAL).unlink(missing_ok=True)
+    (directory / UNFINISHED).unlink(missing_ok=True)
 
 
 def _digest(directory: Path) -> str:
