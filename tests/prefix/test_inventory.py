@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from headstart.errors import ConfigError
 from headstart.prefix.inventory import CatalogState, owner, read_store, short_name
 from headstart.prefix.report import Reason
 from headstart.prefix.ssd import CATALOG
+from tests.prefix.disk import Disk
+from tests.prefix.fake import counting
 from tests.prefix.stores import Storing, files_of, make_store
 from tests.serving.harness import prompt_of
 
@@ -80,3 +83,14 @@ def test_short_names_tell_namespaces_of_one_tenant_apart() -> None:
     tenant = b"t" * 16
     assert short_name(tenant + b"a" * 32) != short_name(tenant + b"b" * 32)
     assert short_name(b"abcd") == b"abcd".hex()
+
+
+def test_a_copied_namespace_hides_nothing(tmp_path: Path) -> None:
+    """The copies bear the right keys under a wrong namespace: they are of no use, the originals are."""
+    with Disk(tmp_path) as disk:
+        disk.put(counting(0, 18))
+    (space,) = [path for path in tmp_path.iterdir() if path.is_dir()]
+    for name in ("00" * 48, "ff" * 48):
+        shutil.copytree(space, tmp_path / name)
+    inventory = read_store(tmp_path)
+    assert (len(inventory.entries), inventory.missing, len(inventory.unusable)) == (5, (), 10)

@@ -92,13 +92,15 @@ def _read(directory: Path) -> Inventory:
     files = SsdFiles(directory, read_only=True)
     state, known = _catalog(directory / CATALOG)
     scan = files.scan()
-    found = {file.key: file for file in scan.entries}
-    entries = {key: entry for key, entry in known.items() if _sound(entry, found.get(key))}
+    found = {(file.namespace, file.key): file for file in scan.entries}
+    entries = {
+        key: entry for key, entry in known.items() if _sound(entry, found.get((entry.head.namespace, key)))
+    }
     missing = tuple(key for key in known if key not in entries)
     unusable = []
     unlisted = []
-    for key, file in found.items():
-        if key in entries:
+    for (namespace, key), file in found.items():
+        if key in entries and entries[key].head.namespace == namespace:
             continue
         read = _head(files, file)
         if isinstance(read, Unusable):
