@@ -87,15 +87,21 @@ def single(bench: Bench) -> dict[str, Any]:
 
 
 def concurrent(bench: Bench, *, unified: bool = False) -> dict[str, Any]:
-    """Four replies at a time: headstart with --batching shared, llama-server with four slots."""
+    """Four replies at a time: headstart with --batching shared, llama-server with four slots.
+
+    Both have room for four whole requests: a shared context's --ctx-size is that of all together, as
+    n_ctx of llama-server is. Sequences that had to step aside are counted; there must be none.
+    """
     sizes = bench.sizes
     setup = replace(bench.setup(64 + sizes.decode, SLOTS), unified=unified)
+    flags = ("--batching", "shared", "--ctx-size", str(setup.context_tokens * SLOTS))
     found: dict[str, list[float]] = {}
-    with headstart(setup, "--batching", "shared") as ours, llama_server(setup) as theirs:
+    with headstart(setup, *flags) as ours, llama_server(setup) as theirs:
         for _ in range(sizes.repeats):
             for server in (ours, theirs):
                 found.setdefault(server.name, []).append(decoded_per_s(bench, server, sizes.decode))
-    return {"slots": SLOTS, "decode_tokens_per_s": compare(found, float)}
+        preemptions = counters(ours.url)["headstart_preemptions_total"]
+    return {"slots": SLOTS, "preemptions": preemptions, "decode_tokens_per_s": compare(found, float)}
 
 
 def decoded_per_s(bench: Bench, server: Server, count: int) -> float:

@@ -81,7 +81,7 @@ class Settings:
         None,
         whole_number(16),
         "model",
-        "Longest prompt plus reply, in tokens.",
+        "Longest prompt plus reply, in tokens. With --batching shared all running requests share them.",
         metavar="TOKENS",
         shown="what the model was trained for",
     )

@@ -402,7 +402,9 @@ def test_forks_share_rows_where_the_engine_can(layers: tuple[LayerKind, ...]) ->
     assert [report.tier for report in reports if report.restored] == [Tier.LIVE, Tier.LIVE]
 
 
-def test_no_room_for_rows_preempts_the_youngest_and_loses_nothing() -> None:
+def test_no_room_for_rows_preempts_the_youngest_says_so_once_and_loses_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     engine = CountingToy(DENSE, shares_rows=True, cells=300, step_delay_s=0.0005)
     prompts = [prompt_of(120, seed=s) for s in range(2)]
     expected = [cold_reply(engine, prompt, 60) for prompt in prompts]
@@ -411,6 +413,7 @@ def test_no_room_for_rows_preempts_the_youngest_and_loses_nothing() -> None:
         for reply in replies:
             reply.wait()
         assert server.scheduler.snapshot().preemptions >= 1
+    assert caplog.text.count("raise --ctx-size") == 1
     assert [reply.tokens for reply in replies] == expected
 
 

@@ -29,7 +29,7 @@ from headstart.serving.constraint import ConstraintCompiler
 from headstart.serving.placement import Placement, Start
 from headstart.serving.request import Failed, FinishReason, GenerationRequest
 from headstart.serving.sequence import Running, Sink, Ticket
-from headstart.serving.settings import IDLE_S, SchedulerSettings
+from headstart.serving.settings import IDLE_S, SchedulerSettings, new_cache
 from headstart.serving.snapshot import SchedulerSnapshot, Totals
 from headstart.serving.waiting import Waiting
 
@@ -61,6 +61,8 @@ class Scheduler:
         self.namespace = self._placement.namespace
         self._limit = min(settings.max_concurrent_requests, engine.max_sequences)
         self._wake = threading.Condition()
+        if ssd is not None:
+            ssd.wake_on_answers(self._notify)
         self._inbox: deque[Running] = deque()
         self._calls = Calls(self._notify)
         self._waiting = Waiting()
@@ -76,16 +78,7 @@ class Scheduler:
         self._thread = threading.Thread(target=self._serve, name="headstart-engine", daemon=True)
 
     def _make_cache(self, ssd: SsdTier | None) -> PrefixCache:
-        if ssd is not None:
-            ssd.wake_on_answers(self._notify)
-        return PrefixCache(
-            self._engine.layout,
-            ram_bytes=self._settings.ram_cache_bytes,
-            block_tokens=self._settings.block_tokens,
-            checkpoint_interval=self._settings.checkpoint_interval_tokens,
-            canonical_grid=self._grid,
-            ssd=ssd,
-        )
+        return new_cache(self._settings, self._engine.layout, self._grid, ssd)
 
     # -- any thread ---------------------------------------------------------------------------
 
@@ -369,6 +362,13 @@ class Scheduler:
             self._lose(youngest, EngineFull("the engine has no room left for this sequence's rows"))
             return
         self._totals.preemptions += 1
+        if self._totals.preemptions == 1:
+            log.warning(
+                "the shared context of %d tokens is too small for %d requests at once: the youngest waits "
+                "and is resumed later; raise --ctx-size (this is said once, headstart_preemptions counts)",
+                self._engine.layout.context_tokens,
+                len(runs),
+            )
         youngest.stepped_aside_at = self._ended
         self._placement.retire(youngest)
         self._placement.free_one()

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headstart.prefix.block import StateLayout
+from headstart.prefix.cache import PrefixCache
+from headstart.prefix.ssd_tier import SsdTier
+
 IDLE_S = 30.0
 """After so long without work the ends of sequences are saved too. Sooner, a conversation that goes
 on would have them written again and again."""
@@ -21,3 +25,17 @@ class SchedulerSettings:
     block_tokens: int = 256
     checkpoint_interval_tokens: int = 2048
     reproducible: bool = False
+
+
+def new_cache(
+    settings: SchedulerSettings, layout: StateLayout, canonical_grid: int, ssd: SsdTier | None
+) -> PrefixCache:
+    """The prefix cache of a scheduler: what `settings` say of it, for states laid out as `layout`."""
+    return PrefixCache(
+        layout,
+        ram_bytes=settings.ram_cache_bytes,
+        block_tokens=settings.block_tokens,
+        checkpoint_interval=settings.checkpoint_interval_tokens,
+        canonical_grid=canonical_grid,
+        ssd=ssd,
+    )
