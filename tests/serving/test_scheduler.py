@@ -288,8 +288,11 @@ def test_cache_off_for_a_request_and_for_the_server() -> None:
         assert (done.report.restored, done.report.reason) == (0, Reason.DISABLED)
 
 
-def test_reproducible_restores_on_the_grid_only_and_reads_decoded_rows_again() -> None:
-    engine = CountingToy(DENSE)
+@pytest.mark.parametrize("layers", [DENSE, HYBRID], ids=["dense", "hybrid"])
+def test_reproducible_restores_on_the_grid_only_and_reads_decoded_rows_again(
+    layers: tuple[LayerKind, ...],
+) -> None:
+    engine = CountingToy(layers)
     with Server(engine, reproducible=True) as server:
         prompt = prompt_of(100)
         reply, _ = server.ask(prompt, 60)

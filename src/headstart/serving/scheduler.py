@@ -329,9 +329,9 @@ class Scheduler:
                 run.end_logits = logits.copy()
             self._sample(run, logits)
         try:
+            self._placement.keep(run, before, prefill=not was_decoding)
             if stop is not None:
                 self._placement.checkpoint(run, stop)
-            self._placement.keep(run, before, prefill=not was_decoding)
         except EngineError as error:
             self._running.remove(run)
             self._lose(run, error)

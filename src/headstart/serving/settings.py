@@ -8,7 +8,7 @@ from headstart.prefix.block import StateLayout
 from headstart.prefix.cache import PrefixCache
 from headstart.prefix.ssd_tier import SsdTier
 
-IDLE_S = 30.0
+IDLE_S = 600.0
 """After so long without work the ends of sequences are saved too. Sooner, a conversation that goes
 on would have them written again and again."""
 
