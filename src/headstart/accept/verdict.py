@@ -47,6 +47,11 @@ def worst(outcomes: Sequence[Outcome]) -> Outcome:
     return min(outcomes, key=_WORST_FIRST.index, default=Outcome.UNSUPPORTED)
 
 
+def together(outcomes: Sequence[Outcome]) -> Outcome:
+    """The outcome of a gate of several parts: the worst of those that could be asked at all."""
+    return worst([outcome for outcome in outcomes if outcome is not Outcome.UNSUPPORTED])
+
+
 def exit_status(verdicts: Sequence[Verdict]) -> int:
     """0 only if nothing failed and something was judged."""
     outcomes = [verdict.outcome for verdict in verdicts]

@@ -23,7 +23,7 @@ from headstart.accept.report.charts.timeline import timeline
 from headstart.accept.report.charts.waits import Wait, waits
 from headstart.accept.report.plain import clipped, plain, sentence
 from headstart.accept.report.results import CaseEntry, Results, TierEntry
-from headstart.accept.verdict import Outcome, worst
+from headstart.accept.verdict import Outcome, together
 
 _TELLING_GATES: Final = ("cold", "exact_repeat", "append", "middle_edit", "restart", "crash")
 _MOST_BARS: Final = 36
@@ -123,7 +123,7 @@ def _matrix(results: Results) -> dict[tuple[str, str], Outcome]:
     found: dict[tuple[str, str], list[Outcome]] = {}
     for verdict in results.verdicts:
         found.setdefault((verdict.gate, verdict.tier or ""), []).append(verdict.outcome)
-    return {place: worst(outcomes) for place, outcomes in found.items()}
+    return {place: together(outcomes) for place, outcomes in found.items()}
 
 
 def _wait_rows(tiers: Sequence[TierEntry]) -> list[Wait]:

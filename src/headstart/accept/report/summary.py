@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headstart.accept.report.results import GateEntry, Results, VerdictEntry
 from headstart.accept.report.units import counted
-from headstart.accept.verdict import Outcome, worst
+from headstart.accept.verdict import Outcome, together
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class GateGroup:
 
     @property
     def outcome(self) -> Outcome | None:
-        return worst([verdict.outcome for verdict in self.verdicts]) if self.verdicts else None
+        return together([verdict.outcome for verdict in self.verdicts]) if self.verdicts else None
 
 
 def by_gate(results: Results) -> tuple[GateGroup, ...]:
