@@ -106,6 +106,8 @@ def test_logprobs() -> None:
     assert knob_effects.scored(exchange(scores=(Score("a", -1.0),))).seen is True
     assert knob_effects.scored(exchange()).seen is False
     assert knob_effects.scored(exchange(text="")).seen is None
+    scores = (Score("a", -1.0),)
+    assert "in one piece" in knob_effects.scored(exchange(), exchange(scores=scores)).detail
 
 
 def test_cache_off() -> None:

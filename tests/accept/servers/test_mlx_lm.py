@@ -16,6 +16,8 @@ def test_it_is_recognised_by_pythons_server_and_its_health() -> None:
     with recorded({"GET /v1/models": MODELS, "GET /health": {"status": "loading"}}) as server:
         assert not SERVER.recognise(server.http)
     with recorded({"GET /v1/models": Reply("gone", 500), "GET /health": {"status": "ok"}}) as server:
+        assert SERVER.recognise(server.http), "where there is no hub cache it cannot list its models"
+    with recorded({"GET /health": {"status": "ok", "model": "other"}}) as server:
         assert not SERVER.recognise(server.http)
 
 

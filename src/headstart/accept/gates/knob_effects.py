@@ -84,12 +84,15 @@ def seeded(one: Sequence[Exchange], other: Sequence[Exchange], third: Exchange) 
     return Effect(True, "replies with one seed are equal, with another they differ")
 
 
-def scored(reply: Exchange) -> Effect:
-    """logprobs: the reply was to have log-probabilities."""
-    if reply.scores:
-        return Effect(True, f"{len(reply.scores)} tokens came with theirs")
-    if not reply.text and not reply.reasoning:
+def scored(streamed: Exchange, whole: Exchange | None = None) -> Effect:
+    """logprobs: the reply was to have log-probabilities. `whole`: the same in one piece, where the stream
+    had none."""
+    if streamed.scores:
+        return Effect(True, f"{len(streamed.scores)} tokens came with theirs")
+    if not streamed.text and not streamed.reasoning:
         return Effect(None, "the reply is empty")
+    if whole is not None and whole.scores:
+        return Effect(False, "no log-probability came in a stream, though they come in one piece")
     return Effect(False, "no log-probability came")
 
 

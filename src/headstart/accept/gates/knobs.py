@@ -105,8 +105,11 @@ def _seed(session: Session, ask: Ask) -> Verdict:
 
 
 def _logprobs(session: Session, ask: Ask) -> Verdict:
-    asked = session.send(_with(ask, "logprobs", logprobs=3, max_tokens=SHORT))
-    return verdict("logprobs", [asked], [], knob_effects.scored(asked))
+    sent = [session.send(_with(ask, "logprobs", logprobs=3, max_tokens=SHORT))]
+    if not sent[0].scores:
+        whole = _with(ask, "logprobs, not streamed", logprobs=3, max_tokens=SHORT, stream=False)
+        sent.append(session.send(whole))
+    return verdict("logprobs", sent, [], knob_effects.scored(*sent))
 
 
 def _no_cache(session: Session, ask: Ask) -> Verdict:

@@ -22,8 +22,8 @@ class MlxLm:
 
     def recognise(self, http: Http) -> bool:
         health = http.get("/health")
-        python = health.headers.get("server", "").startswith("BaseHTTP")
-        return python and health.get("status") == "ok" and http.get("/v1/models").get("object") == "list"
+        # /v1/models is no sign: 0.32 closes the connection there where no hub cache exists.
+        return health.headers.get("server", "").startswith("BaseHTTP") and health.body == {"status": "ok"}
 
     def facts(self, http: Http, model: str | None) -> Facts:
         listed = listing.names(listing.models(http))
