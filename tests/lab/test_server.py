@@ -34,11 +34,16 @@ def test_a_planted_value_is_recalled(asker: Asker) -> None:
 
 
 def test_a_repeat_is_restored_whole_and_says_the_same(asker: Asker) -> None:
-    first, again = asker.ask(text("repeat")), asker.ask(text("repeat"))
+    before = asker.read_tokens()
+    first = asker.ask(text("repeat"))
+    between = asker.read_tokens()
+    again = asker.ask(text("repeat"))
     assert (first.cached or 0) < CHANCE
     assert again.cached == again.prompt_tokens
     assert again.scores == first.scores
-    assert again.took_s < first.took_s / 2
+    # By what was read, not by the clock: on a busy machine a reply waits for the processor.
+    assert between - before > first.prompt_tokens - CHANCE
+    assert asker.read_tokens() - between == 0
 
 
 def test_an_edit_is_restored_to_its_token_and_answered_anew(asker: Asker) -> None:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 from xml.sax import saxutils
 
 from headstart.accept.exchange import Counters, Exchange
@@ -86,22 +86,40 @@ def case_entry(record: CaseRecord) -> CaseEntry:
 
 
 class Folder:
-    """A results directory of one run. Raises ConfigError where it exists already."""
+    """A results directory of one run, made when there is something to write. Raises ConfigError where it
+    exists already."""
 
     def __init__(self, path: Path, redaction: Redaction) -> None:
         self.path = path
         self._redaction = redaction
+        self._made = False
+        if path.exists():
+            self._refuse()
+
+    def make(self) -> None:
+        """Makes the directory, where it is not there yet."""
+        if self._made:
+            return
         try:
-            path.mkdir(parents=True)
+            self.path.mkdir(parents=True)
+            self._made = True
         except FileExistsError:
-            raise ConfigError(
-                f"{path} exists already; results of two runs are never mixed, so name another directory"
-            ) from None
+            self._refuse()
         except OSError as error:
-            raise ConfigError(f"cannot make the results directory {path}: {error.strerror}") from None
+            raise ConfigError(f"cannot make the results directory {self.path}: {error.strerror}") from None
+
+    @property
+    def made(self) -> bool:
+        return self._made
+
+    def _refuse(self) -> NoReturn:
+        raise ConfigError(
+            f"{self.path} exists already; results of two runs are never mixed, so name another directory"
+        ) from None
 
     def case(self, record: CaseRecord) -> None:
         """Writes cases/<id>/."""
+        self.make()
         folder = self.path / "cases" / record.exchange.case
         folder.mkdir(parents=True, exist_ok=True)
         done = record.exchange
@@ -115,12 +133,14 @@ class Folder:
 
     def results(self, results: Results) -> None:
         """Writes results.json in one step, so that a reader never sees half of it."""
+        self.make()
         waiting = self.path / "results.json.part"
         self._write(waiting, as_json(results))
         waiting.replace(self.path / "results.json")
 
     def file(self, name: str, text: str) -> None:
         """Writes a report beside results.json."""
+        self.make()
         self._write(self.path / name, text)
 
     def _write(self, path: Path, text: str) -> None:

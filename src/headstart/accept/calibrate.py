@@ -14,6 +14,8 @@ from headstart.accept.judge import Calibration, Floor, Timing, floor_of
 from headstart.accept.live import LiveSession, ask_streams
 from headstart.errors import HeadstartError
 
+Trial = tuple[Passage, Exchange, QuestionKind]
+
 PROBE_CHARS = (600, 1800)
 LARGEST_TOKENS = 2048
 SHARE_OF_TIER = 0.5
@@ -31,40 +33,58 @@ def calibrate(session: LiveSession) -> Calibration:
     large = min(LARGEST_TOKENS, int(tier * SHARE_OF_TIER))
     small = max(session.ratio.overhead_tokens + 40, large // 4)
     session.say(f"calibrating: speed on prompts of {small} and {large} tokens")
-    short = [_trial(session, small, kind) for kind in (QuestionKind.ASK, QuestionKind.COPY)]
-    long = [_trial(session, large, kind) for kind in (QuestionKind.ASK, QuestionKind.COPY)]
-    warm = [
-        _ok(session.send(replace(long[-1][1].ask, label="again"))) for _ in range(session.options.samples)
-    ]
-    session.calibration = _fit(session, short + long, warm, question_of(short + long))
-    _measure_floor(session, long[-1][1])
+    problems: list[str] = []
+    short = [_trial(session, small, kind, problems) for kind in (QuestionKind.ASK, QuestionKind.COPY)]
+    long = [_trial(session, large, kind, problems) for kind in (QuestionKind.ASK, QuestionKind.COPY)]
+    whole = [[trial for trial in trials if trial[1].ok] for trials in (short, long)]
+    if not any(whole):
+        raise CannotJudge(f"no request was answered: {problems[-1]}")
+    last = [*whole[0], *whole[1]][-1][1]
+    warm = [session.send(replace(last.ask, label="again")) for _ in range(session.options.samples)]
+    problems += [problem for one in warm if (problem := _problem(one, "a repeated prompt"))]
+    warm = [one for one in warm if _problem(one, "") is None]
+    fitted = _fit(session, whole[0], whole[1], warm, question_of(short + long))
+    session.calibration = replace(fitted, problems=tuple(dict.fromkeys(problems)))
+    for problem in session.calibration.problems:
+        session.say(f"calibrating: {problem}; going on without it")
+    _measure_floor(session, last)
     return session.calibration
 
 
 def _measure_sizes(session: LiveSession) -> None:
+    """Characters a token, as far as the server counts; what fails is found again by the trials."""
     sizes = []
     for length in PROBE_CHARS:
         passage = session.texts.passage(length)
-        done = _ok(session.send(session.ask(passage, label=f"{length} characters")))
-        sizes.append((len(passage.text), done.prompt_tokens))
+        done = session.send(session.ask(passage, label=f"{length} characters"))
+        sizes.append((len(passage.text), done.prompt_tokens if done.ok else None))
     (short, short_tokens), (long, long_tokens) = sizes
     if short_tokens is not None and long_tokens is not None:
         session.ratio = counting.ratio_of((short, short_tokens), (long, long_tokens))
 
 
-def _trial(session: LiveSession, tokens: int, kind: QuestionKind) -> tuple[Passage, Exchange, QuestionKind]:
-    passage = session.passage(tokens)
-    done = _ok(session.send(session.ask(passage, label=f"{tokens} tokens, {kind}", question=kind)))
+def _trial(session: LiveSession, tokens: int, kind: QuestionKind, problems: list[str]) -> Trial:
+    """A new text; once more with another one where that fails."""
+    for _ in range(2):
+        passage = session.passage(tokens)
+        done = session.send(session.ask(passage, label=f"{tokens} tokens, {kind}", question=kind))
+        problem = _problem(done, f"a prompt of {tokens} tokens")
+        if problem is not None:
+            problems.append(problem)
+        if done.ok:
+            break
     return passage, done, kind
 
 
-def _ok(done: Exchange) -> Exchange:
+def _problem(done: Exchange, what: str) -> str | None:
     if done.failure is not None:
-        raise CannotJudge(f"a request of {len(done.request_body)} bytes failed: {done.failure.detail}")
-    return done
+        return f"{what} failed: {done.failure.detail}"
+    if not done.text and not done.reasoning and not done.completion_tokens:
+        return f"{what} was answered with nothing"
+    return None
 
 
-def question_of(trials: Sequence[tuple[Passage, Exchange, QuestionKind]]) -> QuestionKind | None:
+def question_of(trials: Sequence[Trial]) -> QuestionKind | None:
     """The first kind of question that was answered right every time."""
     from headstart.accept.questions import heard
 
@@ -77,30 +97,34 @@ def question_of(trials: Sequence[tuple[Passage, Exchange, QuestionKind]]) -> Que
 
 def _fit(
     session: LiveSession,
-    cold: Sequence[tuple[Passage, Exchange, QuestionKind]],
+    short: Sequence[Trial],
+    long: Sequence[Trial],
     warm: Sequence[Exchange],
     question: QuestionKind | None,
 ) -> Calibration:
-    done = [exchange for _, exchange, _ in cold]
-    half = len(done) // 2
-    short, long = ([one.waited_s for one in part] for part in (done[:half], done[half:]))
-    sizes = [_tokens(session, passage, exchange) for passage, exchange, _ in cold]
-    tokens = median(sizes[half:]) - median(sizes[:half])
-    per_token_s = max(0.0, (min(long) - min(short)) / tokens) if tokens > 0 else 0.0
-    base_s = max(0.0, min(short) - per_token_s * median(sizes[:half]))
+    """Where a size is missing, speed is unknown (0), and the clock will tell nothing."""
+    done = [exchange for _, exchange, _ in (*short, *long)]
+    waits = [min((one.waited_s for _, one, _ in part), default=None) for part in (short, long)]
+    sizes = [[_tokens(session, passage, one) for passage, one, _ in part] for part in (short, long)]
+    per_token_s, base_s = 0.0, min(wait for wait in waits if wait is not None)
+    if waits[0] is not None and waits[1] is not None:
+        tokens = median(sizes[1]) - median(sizes[0])
+        per_token_s = max(0.0, (waits[1] - waits[0]) / tokens) if tokens > 0 else 0.0
+        base_s = max(0.0, waits[0] - per_token_s * median(sizes[0]))
+    again = [one.waited_s for one in warm]
     rates = [_decode_s(exchange) for exchange in [*done, *warm]]
     known = [rate for rate in rates if rate is not None]
     return Calibration(
         base_s=base_s,
         read_s_per_token=per_token_s,
-        warm_s=median(exchange.waited_s for exchange in warm),
+        warm_s=median(again) if again else base_s,
         decode_s_per_token=median(known) if known else 0.0,
         chars_per_token=session.ratio.chars_per_token,
         overhead_tokens=session.ratio.overhead_tokens,
         question=question,
         floor=Floor(None, False),
-        cold=Timing(tuple(long)),
-        warm=Timing(tuple(exchange.waited_s for exchange in warm)),
+        cold=Timing(tuple(one.waited_s for _, one, _ in long)),
+        warm=Timing(tuple(again)),
     )
 
 

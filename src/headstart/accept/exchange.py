@@ -97,7 +97,8 @@ class Counters:
     """Numbers of a server that only rise, as its metrics or statistics have them; None: it has none.
 
     `read_tokens`: prompt tokens computed. `reused_tokens`: prompt tokens taken from a cache.
-    `ssd_loads`, `evictions`: of cache entries. `drafted`, `accepted`: speculative tokens.
+    `ssd_loaded_entries`: cache entries taken from disk; `ssd_read_bytes`: bytes of them. `evictions`: of
+    cache entries. `drafted`, `accepted`: speculative tokens.
     `requests`: replies given. `all`: every number found, by the server's own name.
     """
 
@@ -106,11 +107,18 @@ class Counters:
     prompt_tokens: float | None = None
     """Prompt tokens in all, for servers that count these and not the part computed."""
     requests: float | None = None
-    ssd_loads: float | None = None
+    ssd_loaded_entries: float | None = None
+    ssd_read_bytes: float | None = None
     evictions: float | None = None
     drafted: float | None = None
     accepted: float | None = None
     all: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def from_ssd(self) -> bool | None:
+        """Whether anything came from disk; None where neither entries nor bytes are counted."""
+        known = [one for one in (self.ssd_loaded_entries, self.ssd_read_bytes) if one is not None]
+        return any(one > 0 for one in known) if known else None
 
     def since(self, before: Counters) -> Counters:
         """What was added since `before`; None where either is unknown. A fall (restart) gives a negative

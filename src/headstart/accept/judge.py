@@ -82,6 +82,8 @@ class Calibration:
     floor: Floor
     cold: Timing = Timing(())
     warm: Timing = Timing(())
+    problems: tuple[str, ...] = ()
+    """Requests of the calibration that came to nothing, in words."""
 
 
 class Answer(StrEnum):

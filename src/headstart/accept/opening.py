@@ -14,6 +14,7 @@ from headstart.accept.servers import Facts, Http, Server
 from headstart.accept.wires import Wire
 
 LOGPROBS = 5
+PROBED = ("/v1/models", "/health", "/")
 _HELLO = "Count from one to five in words."
 
 
@@ -21,8 +22,11 @@ def find_server(http: Http, name: str | None) -> Server:
     """The server named, or the first that recognises itself. Raises CannotJudge where nothing answers."""
     if name not in (None, "auto"):
         return servers.load(str(name))
-    if not any(http.get(path).status for path in ("/v1/models", "/health", "/")):
-        raise CannotJudge("nothing answers at this address; is the server running?")
+    if not any(http.get(path).status for path in PROBED):
+        tried = ", ".join(PROBED)
+        raise CannotJudge(
+            f"nothing answers at {http.root} (tried {tried}); start the server, or check address and port"
+        )
     found = (servers.load(one) for one in servers.available())
     return next(server for server in found if server.recognise(http))
 
@@ -45,13 +49,19 @@ def open_target(
     working = [(one, done) for one, done in tried if done.ok]
     if not working:
         words = "; ".join(f"{one.name}: {done.failure.detail}" for one, done in tried if done.failure)
-        raise CannotJudge(f"no wire format works on this server ({words})")
+        raise CannotJudge(f"no wire format works on {http.root} ({words}){_advice(facts, model)}")
     working.sort(key=lambda pair: _worth(pair[1]), reverse=True)
     best, done = working[0]
     logprobs = LOGPROBS if done.scores else 0
     names_found = ", ".join(one.name for one, _ in working)
     say(f"wires: {names_found}; log-probabilities: {'yes' if logprobs else 'no'}")
     return Target(endpoint, http, kind, facts, best, [one for one, _ in working], logprobs)
+
+
+def _advice(facts: Facts, model: str | None) -> str:
+    if facts.models and (model is None or model not in facts.models):
+        return f"; give --model with a name it lists: {', '.join(facts.models[:5])}"
+    return "; see what --model, --wire and --api-key say"
 
 
 def _try(endpoint: Endpoint, wire: Wire, facts: Facts, model: str | None) -> tuple[Wire, Exchange]:

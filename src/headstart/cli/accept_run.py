@@ -53,7 +53,8 @@ def _options(flags: argparse.Namespace) -> Options:
 
 
 def judge(flags: argparse.Namespace) -> int:
-    """Exit status 0: nothing failed and something was judged."""
+    """Exit status 0: nothing failed and something was judged. Raises CannotJudge where no server was
+    reached and there is nothing to keep."""
     options = _options(flags)
     try:
         wanted = chosen(_names(flags.only), _names(flags.skip))
@@ -113,6 +114,7 @@ def _with_server(
     try:
         if isinstance(control, Spawned):
             show.line("starting the server")
+            folder.make()
             failed = control.start()
             if failed is not None:
                 raise CannotJudge(failed)
@@ -132,9 +134,13 @@ def _with_server(
         calibrate(session)
         return runner.run(session)
     except CannotJudge as error:
+        if not folder.made:
+            raise
         judged.verdicts.append(Verdict("preflight", Outcome.FAIL, str(error)))
         return runner.results(False)
     except KeyboardInterrupt:
+        if not folder.made:
+            raise
         judged.notes.append("stopped by the person who ran it, before the first gate")
         return runner.results(False)
     finally:

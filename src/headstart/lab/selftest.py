@@ -36,7 +36,8 @@ from headstart.options import suggestion
 TIERS = "1k,2k"
 AT_ONCE = 4
 """Servers judged at the same time: their models read by sleeping, so the processor is mostly free."""
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
+"""Long, because a busy machine lets these servers wait for the processor; none of the defects hangs."""
 SAMPLES = 2
 CHURN_PROMPTS = 10
 
@@ -87,7 +88,9 @@ class Judged:
         if self.right:
             first = next(verdict for verdict in self.failed if verdict.gate in self.caught)
             return f"{name} caught by {', '.join(self.caught)}: {first.reason}"
-        return f"{name} NOT CAUGHT by {', '.join(self.defect.caught_by)}: {self.defect.title}"
+        said = "; ".join(f"{one.gate} {one.outcome}: {one.reason}" for one in self.verdicts)
+        missed = f"{name} NOT CAUGHT by {', '.join(self.defect.caught_by)}: {self.defect.title}"
+        return f"{missed} ({said or 'no verdicts'})"
 
 
 class Bench:

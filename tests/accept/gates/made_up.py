@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from headstart.accept.clock import Doubt, Lap
 from headstart.accept.exchange import Ask, Exchange, Failure, FailureKind
-from headstart.accept.judge import Answer, Calibration, Floor, Reach, Sameness
+from headstart.accept.judge import Answer, Calibration, Floor, Reach, Sameness, Warmth
 
 BROKEN_KINDS = (
     FailureKind.SERVER_ERROR,
@@ -60,6 +61,12 @@ def calibration(**changes: Any) -> Calibration:
         "floor": Floor(0.02, True),
     }
     return Calibration(**(given | changes))
+
+
+def doubt(short_s: float, cold_s: float, suspect_s: float, suspected: Warmth = Warmth.COLD) -> Doubt:
+    """What came of measuring again: agreed where the lap says `suspected`."""
+    lap = Lap(*(exchange(first_token_s=one) for one in (short_s, cold_s, suspect_s)))
+    return Doubt((lap,), agreed=lap.warmth is suspected)
 
 
 def reach(low: int, high: int | None = None) -> Reach:

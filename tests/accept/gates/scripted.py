@@ -169,7 +169,7 @@ class Scripted:
         return done if done.ok else None
 
     def counters(self) -> Counters | None:
-        return Counters(requests=self.requests, ssd_loads=self.loaded) if self.counts else None
+        return Counters(requests=self.requests, ssd_loaded_entries=self.loaded) if self.counts else None
 
     def divergence(self, before: Ask, after: Ask) -> Reach:
         shared = _shared(before.text.split(), after.text.split())
@@ -209,7 +209,7 @@ class Scripted:
             requests=1,
             read_tokens=read,
             reused_tokens=reused,
-            ssd_loads=1 if reused > HEAD else 0,
+            ssd_loaded_entries=1 if reused > HEAD else 0,
             drafted=None,
         )
         return exchange(

@@ -8,7 +8,7 @@ import pytest
 
 from headstart.accept.exchange import Counters, Exchange, FailureKind
 from headstart.accept.fixtures import Tier
-from headstart.accept.gates.cancel import answer_verdict, choose, kept_verdict, settled
+from headstart.accept.gates.cancel import answer_verdict, choose, kept_verdict, settled, weighed
 from headstart.accept.verdict import Outcome, Verdict
 from tests.accept.gates.made_up import (
     BROKEN_KINDS,
@@ -16,6 +16,7 @@ from tests.accept.gates.made_up import (
     SAME,
     UNDECIDED,
     calibration,
+    doubt,
     exchange,
     failed,
 )
@@ -111,11 +112,38 @@ def test_the_answer_afterwards(sameness: Any, right: bool | None, outcome: Outco
     assert found.cases == ["again", "cold"]
 
 
-def test_only_a_pass_and_a_slow_loss_settle_it() -> None:
+def test_only_a_pass_and_a_slow_loss_that_is_counted_settle_it() -> None:
+    counted = Counters(read_tokens=4096)
     assert settled([kept(cut(), again(reused=3840))])
-    assert settled([kept(cut(), again(reused=0))])
+    assert settled([kept(cut(counters=counted), again(reused=0))])
+    assert not settled([kept(cut(), again(reused=0))])
+    assert not settled([kept(cut(counters=counted), again(reused=None, first_token_s=90.0))])
     assert not settled([kept(cut(0.4), again(reused=0), allowance=1)])
     assert not settled([kept(exchange(), again())])
+
+
+def test_one_loss_by_the_clock_is_no_fault() -> None:
+    loss = kept(cut(), again(reused=0))
+
+    assert loss.outcome is Outcome.FAIL
+    assert weighed(loss, 1, None).outcome is Outcome.INCONCLUSIVE
+    assert weighed(loss, 2, None).outcome is Outcome.FAIL
+    counted = kept(cut(counters=Counters(read_tokens=4096)), again(reused=0))
+    assert weighed(counted, 1, None).outcome is Outcome.FAIL
+    silent = kept(cut(), again(reused=None, first_token_s=90.0))
+    assert weighed(silent, 3, doubt(0.1, 90.0, 90.0)).outcome is Outcome.FAIL
+    unsure = weighed(silent, 3, doubt(0.1, 90.0, 20.0))
+    assert unsure.outcome is Outcome.INCONCLUSIVE
+    assert "the clock disagrees" in unsure.reason
+
+
+def test_a_machine_that_got_slower_did_not_read_so_much_before_the_cut() -> None:
+    quick = kept(cut(), again(reused=0, first_token_s=82.0)).figures["read_before_cut_tokens"]
+    slow = kept(cut(), again(reused=0, first_token_s=328.0)).figures["read_before_cut_tokens"]
+
+    assert isinstance(quick, int)
+    assert isinstance(slow, int)
+    assert quick > 3.9 * slow
 
 
 def test_the_smallest_tier_that_takes_long_enough_is_cut() -> None:

@@ -19,8 +19,9 @@ def test_every_failure_is_a_verdict_with_the_servers_words(kind: FailureKind) ->
     assert verdict is not None
     no_fault = kind in (FailureKind.REFUSED, FailureKind.CANCELLED)
     assert verdict.outcome is (Outcome.INCONCLUSIVE if no_fault else Outcome.FAIL)
-    assert verdict.reason == "8k, again: in plain words"
-    assert verdict.figures == {"failure": kind.value, "status": 503}
+    assert verdict.reason.endswith("to “8k, again”: in plain words")
+    assert verdict.figures["failed_requests"] == 1
+    assert (verdict.tier, verdict.part) == (TIERS[0].name, "return")
     assert evidence.broken("churn", [exchange()]) is None
 
 

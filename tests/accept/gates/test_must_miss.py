@@ -6,14 +6,16 @@ from dataclasses import replace
 
 import pytest
 
+from headstart.accept.clock import Doubt
 from headstart.accept.exchange import Counters, Exchange, Failure
 from headstart.accept.gates import must_miss
 from headstart.accept.gates.evidence import Kept, by_facts, reuse_of
 from headstart.accept.gates.must_miss import Change, Stranger
-from headstart.accept.judge import Answer, Reach, Sameness
+from headstart.accept.judge import Answer, Reach, Sameness, Warmth
 from headstart.accept.servers import Facts
 from headstart.accept.session import Options
 from headstart.accept.verdict import Outcome, Verdict
+from tests.accept.gates.made_up import doubt
 from tests.accept.gates.scripted import CALIBRATION, FAILURES, TIERS, Named, Scripted, exchange, failed
 
 SAME = Sameness(Answer.SAME, "scores", "log-probabilities differ by 0")
@@ -27,11 +29,12 @@ def judged(
     shared: int = 12,
     foreign: bool = False,
     hit: Kept = Kept.ALL,
+    doubt: Doubt | None = None,
 ) -> Verdict:
     reuse = reuse_of(one, CALIBRATION)
     reach = Reach(shared, shared)
     change = Change("other text", "another text")
-    stranger = Stranger(TIERS[0], change, one, reuse, reach, foreign, answer, hit, 10.1)
+    stranger = Stranger(TIERS[0], change, one, reuse, reach, foreign, answer, hit, 10.1, doubt)
     return must_miss.missed("must_miss", stranger)
 
 
@@ -56,9 +59,12 @@ def test_counters_give_away_what_the_reply_hides() -> None:
 
 
 def test_the_clock_gives_away_what_the_reply_hides() -> None:
-    verdict = judged(exchange(reused=0, waited_s=0.1))
-    assert verdict.outcome is Outcome.FAIL
-    assert "first token after 0.100 s where reading took 10 s" in verdict.reason
+    quick = exchange(reused=0, waited_s=0.1)
+    verdict = judged(quick)
+    assert verdict.outcome is Outcome.INCONCLUSIVE
+    assert "first token after 0.100 s where reading took 10 s: the clock disagrees" in verdict.reason
+    assert judged(quick, doubt=doubt(0.1, 10.0, 0.1, Warmth.WARM)).outcome is Outcome.FAIL
+    assert judged(quick, doubt=doubt(0.1, 10.0, 9.0, Warmth.WARM)).outcome is Outcome.INCONCLUSIVE
     agreed = exchange(reused=0, waited_s=0.1, counters=Counters(reused_tokens=0))
     assert judged(agreed).outcome is Outcome.PASS
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from headstart.accept.clock import Doubt
 from headstart.accept.exchange import Ask, Counters, Exchange, FailureKind, Message
 from headstart.accept.gates.side_requests import Turn, follow, verdict
 from headstart.accept.judge import Warmth
 from headstart.accept.verdict import Outcome, Verdict
-from tests.accept.gates.made_up import BROKEN_KINDS, calibration, exchange, failed, reach
+from tests.accept.gates.made_up import BROKEN_KINDS, calibration, doubt, exchange, failed, reach
 
 
 def turn(shared: int, reused: int | None, warmth: Warmth = Warmth.UNCLEAR, **changes: Any) -> Turn:
@@ -18,9 +19,11 @@ def turn(shared: int, reused: int | None, warmth: Warmth = Warmth.UNCLEAR, **cha
     return Turn(exchange(case, prompt_tokens=shared + 40, reused=reused, **changes), reach(shared), warmth)
 
 
-def judged(before: Turn, after: Turn, sides: list[Exchange] | None = None) -> Verdict:
+def judged(
+    before: Turn, after: Turn, sides: list[Exchange] | None = None, doubt: Doubt | None = None
+) -> Verdict:
     four = sides if sides is not None else [exchange(f"side {n}") for n in range(4)]
-    return verdict("8k", before, after, four, allowance=16, calibration=calibration())
+    return verdict("8k", before, after, four, allowance=16, calibration=calibration(), doubt=doubt)
 
 
 def test_nothing_lost_passes() -> None:
@@ -65,7 +68,7 @@ def test_counters_stand_in_for_a_silent_reply() -> None:
     ("before", "after", "outcome"),
     [
         (Warmth.WARM, Warmth.WARM, Outcome.PASS),
-        (Warmth.WARM, Warmth.COLD, Outcome.FAIL),
+        (Warmth.WARM, Warmth.COLD, Outcome.INCONCLUSIVE),
         (Warmth.WARM, Warmth.UNCLEAR, Outcome.INCONCLUSIVE),
         (Warmth.COLD, Warmth.COLD, Outcome.INCONCLUSIVE),
         (Warmth.UNCLEAR, Warmth.WARM, Outcome.INCONCLUSIVE),
@@ -76,6 +79,13 @@ def test_the_clock_decides_where_nothing_else_does(before: Warmth, after: Warmth
 
     assert found.outcome is outcome
     assert found.figures["after_s"] == 0.5
+
+
+def test_a_loss_by_the_clock_counts_where_it_is_seen_again() -> None:
+    pair = (turn(7000, None, Warmth.WARM), turn(7100, None, Warmth.COLD))
+
+    assert judged(*pair, doubt=doubt(0.1, 9.0, 8.0)).outcome is Outcome.FAIL
+    assert judged(*pair, doubt=doubt(0.1, 9.0, 0.5)).outcome is Outcome.INCONCLUSIVE
 
 
 @pytest.mark.parametrize("kind", BROKEN_KINDS)

@@ -72,7 +72,7 @@ def test_counters_after_a_login_with_the_key() -> None:
 
     assert counters is not None
     assert (counters.prompt_tokens, counters.reused_tokens, counters.read_tokens) == (4584, 2048, 2536)
-    assert (counters.requests, counters.ssd_loads, counters.evictions) == (2, 8, 4)
+    assert (counters.requests, counters.ssd_loaded_entries, counters.evictions) == (2, 8, 4)
     assert server.posts["/admin/api/login"] == [{"api_key": KEY, "remember": False}]
 
 
@@ -112,7 +112,7 @@ def test_statistics_of_a_server_that_has_loaded_nothing() -> None:
 
     assert counters is not None
     assert (counters.read_tokens, counters.reused_tokens) == (0, 0)
-    assert (counters.ssd_loads, counters.requests) == (None, None)
+    assert (counters.ssd_loaded_entries, counters.requests) == (None, None)
 
 
 def test_it_never_deletes_what_is_on_disk() -> None:

@@ -75,7 +75,7 @@ def test_counters() -> None:
     assert (counters.read_tokens, counters.reused_tokens, counters.prompt_tokens) == (3400, 1600, 5000)
     assert counters.requests == 15
     assert (counters.drafted, counters.accepted) == (300, 240)
-    assert counters.ssd_loads is None
+    assert counters.from_ssd is None
 
 
 def test_the_newer_counter_of_cached_tokens_is_preferred() -> None:

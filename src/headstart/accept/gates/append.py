@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headstart.accept.clock import confirmed
 from headstart.accept.counting import shared_chars
 from headstart.accept.exchange import Exchange
 from headstart.accept.fixtures import Passage, Tier
@@ -55,8 +56,18 @@ class Append:
         else:
             right = session.facts_right(done, longer)
             answer = by_facts(right, done)
-        cases = [before.case, done.case, *([cold.case] if cold else [])]
+        (hit,), timed = confirmed(session, [hit], lambda: self._timed(session, tier))
+        cases = [before.case, done.case, *([cold.case] if cold else []), *timed]
         return verdict(tier, hit, answer, done, divergence=divergence, cases=cases), done
+
+    def _timed(self, session: Session, tier: Tier) -> tuple[Exchange, Exchange]:
+        """A new text read whole, and another one most of which was read before."""
+        whole, longer = session.family().at(tier), session.family().at(tier)
+        cold = session.send(session.ask(whole, label=f"{tier.name}, timed"), tier=tier)
+        at = 9 * len(longer.text) // 10
+        for text in (longer.cut(at), longer.struck(at)):
+            session.send(session.ask(text, label=f"{tier.name}, most of it"), tier=tier)
+        return cold, session.send(session.ask(longer, label=f"{tier.name}, timed, appended"), tier=tier)
 
 
 def by_facts(right: bool | None, done: Exchange) -> Sameness:

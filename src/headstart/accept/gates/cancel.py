@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from headstart.accept import judge
+from headstart.accept.clock import Doubt, measure_again
 from headstart.accept.exchange import Exchange, FailureKind
 from headstart.accept.fixtures import Tier
 from headstart.accept.gates import Need
 from headstart.accept.gates.evidence import restored
 from headstart.accept.gates.trouble import said, trouble
-from headstart.accept.judge import Answer, Calibration, Sameness
+from headstart.accept.judge import Answer, Calibration, Sameness, Warmth
 from headstart.accept.session import Session
 from headstart.accept.verdict import Figure, Outcome, Verdict
 
@@ -21,6 +23,7 @@ SHARES = (0.5, 0.3, 0.8)
 """Of the reading time after which the connection is closed, in the order they are tried."""
 CLOCK_KEPT, CLOCK_LOST = 0.6, 0.2
 HASTY_S = 0.5
+LATEST_SHARE = 0.8
 
 
 def kept_verdict(
@@ -42,8 +45,8 @@ def kept_verdict(
     if failed is not None:
         return failed
     prompt = again.prompt_tokens or 0
-    read = _read_before(cut, prompt, calibration)
     reused = restored(again)
+    read = _read_before(cut, again, prompt, calibration)
     found = reused if reused is not None else prompt - judge.read_by_clock(again.waited_s, calibration)
     figures: dict[str, Figure] = {
         "prompt_tokens": again.prompt_tokens,
@@ -52,6 +55,7 @@ def kept_verdict(
         "kept_tokens": None if reused is None else reused,
         "kept_by_clock_tokens": None if reused is not None else max(0, int(found)),
         "again_s": again.waited_s,
+        "read_is_counted": _counted(cut) is not None,
     }
     outcome, reason = _judged(read, max(0.0, found), reused is None, allowance)
     when = f"cut off after {cut.total_s:.1f} s with about {read:,.0f} of {prompt:,} tokens read"
@@ -59,12 +63,21 @@ def kept_verdict(
     return Verdict(NAME, outcome, f"{when}: {reason}", tier=tier, part=KEPT, figures=figures, cases=cases)
 
 
-def _read_before(cut: Exchange, prompt: int, calibration: Calibration) -> float:
-    """Tokens the server can have read by then: by its counters where they moved, else by the clock."""
+def _read_before(cut: Exchange, again: Exchange, prompt: int, calibration: Calibration) -> float:
+    """Tokens the server can have read by then: by its counters where they moved, else by the clock, at
+    the speed it was calibrated at or that of the request after, whichever is slower."""
     each_s = calibration.read_s_per_token
+    left = prompt - (restored(again) or 0)
+    if restored(again) is not None and left > 0:
+        each_s = max(each_s, (again.waited_s - calibration.base_s) / left)
     by_clock = (cut.total_s - calibration.base_s) / each_s if each_s > 0 else 0.0
-    counted = cut.counters.read_tokens if cut.counters is not None else None
-    return max(0.0, min(by_clock, float(prompt), counted if counted else float(prompt)))
+    counted = _counted(cut)
+    return max(0.0, min(by_clock, float(prompt), float(prompt) if counted is None else counted))
+
+
+def _counted(cut: Exchange) -> float | None:
+    """Tokens read before the cut by the server's counters, None where they did not move."""
+    return cut.counters.read_tokens or None if cut.counters is not None else None
 
 
 def _judged(read: float, found: float, clock: bool, allowance: int) -> tuple[Outcome, str]:
@@ -124,21 +137,56 @@ class Cancel:
 
     def run(self, session: Session) -> list[Verdict]:
         tier = choose(session.tiers, session.calibration)
-        found: list[Verdict] = []
+        tried: list[list[Verdict]] = []
         for share in SHARES:
-            found = _attempt(session, tier, share)
-            if settled(found):
-                break
-        return found
+            tried.append(_attempt(session, tier, share))
+            if settled(tried[-1]):
+                return tried[-1]
+        lost = [found for found in tried if found[0].outcome is Outcome.FAIL]
+        if not lost:
+            return tried[-1]
+        kept, *answers = lost[-1]
+        doubt = None
+        if kept.figures.get("kept_by_clock_tokens") is not None:
+            doubt = measure_again(session, Warmth.COLD, lambda: _timed(session, tier))
+        return [weighed(kept, len(lost), doubt), *answers]
+
+
+def weighed(kept: Verdict, losses: int, doubt: Doubt | None) -> Verdict:
+    """A loss after `losses` attempts that lost. How much was read before a cut is often known by the clock
+    alone, so one loss shows little; `doubt`: what came of measuring again, where what was kept is too."""
+    if "failed_requests" in kept.figures:
+        return kept
+    if doubt is not None:
+        outcome = Outcome.FAIL if doubt.agreed else Outcome.INCONCLUSIVE
+        figures = {**kept.figures, **doubt.figures()}
+        cases = [*kept.cases, *doubt.cases]
+        reason = f"{kept.reason}; {doubt.words}"
+        return replace(kept, outcome=outcome, reason=reason, figures=figures, cases=cases)
+    if losses > 1 or kept.figures.get("read_is_counted"):
+        return kept
+    reason = f"{kept.reason}; but only once, and by the clock alone was so much read before"
+    return replace(kept, outcome=Outcome.INCONCLUSIVE, reason=reason)
+
+
+def _timed(session: Session, tier: Tier) -> tuple[Exchange, Exchange]:
+    """A new text read whole, and another again that was cut off near its end."""
+    whole, other = session.family().at(tier), session.family().at(tier)
+    cold = session.send(session.ask(whole, label=f"{tier.name}, timed"), tier=tier)
+    ask = session.ask(other, label=f"{tier.name}, timed, cut off")
+    session.send(ask, tier=tier, cancel_after_s=LATEST_SHARE * cold.waited_s)
+    return cold, session.send(replace(ask, label=f"{tier.name}, timed, again"), tier=tier)
 
 
 def settled(found: Sequence[Verdict]) -> bool:
-    """Whether another attempt would say no more: timing is to blame for what could not be judged, and for
-    a loss where the connection was closed within a blink."""
+    """Whether another attempt would say no more: timing is to blame for what could not be judged, for a
+    loss where the connection was closed within a blink, and where only the clock says what was read."""
     kept = found[0]
     cut_after_s = kept.figures.get("cut_after_s")
     hasty = isinstance(cut_after_s, float) and cut_after_s < HASTY_S
-    return kept.outcome is Outcome.PASS or (kept.outcome is Outcome.FAIL and not hasty)
+    shown = "failed_requests" in kept.figures or (kept.figures.get("read_is_counted") and not hasty)
+    by_clock = kept.figures.get("kept_by_clock_tokens") is not None
+    return kept.outcome is Outcome.PASS or bool(kept.outcome is Outcome.FAIL and shown and not by_clock)
 
 
 def choose(tiers: Sequence[Tier], calibration: Calibration) -> Tier:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from headstart.accept.clock import Doubt, measure_again, repeat_of
 from headstart.accept.exchange import Exchange
 from headstart.accept.fixtures import Tier
 from headstart.accept.gates import Need, survival
@@ -19,7 +20,7 @@ from headstart.accept.gates.evidence import (
     reuse_of,
 )
 from headstart.accept.gates.survival import Return
-from headstart.accept.judge import Answer, Sameness
+from headstart.accept.judge import Answer, Sameness, Warmth
 from headstart.accept.session import Session
 from headstart.accept.verdict import Outcome, Verdict
 
@@ -66,8 +67,11 @@ class Churn:
             returned(self.name, back, count, allowance=session.allowance, head=head, evicted=evicted)
             for back in backs
         ]
+        doubt = None
+        if visits and visits[0].state is Kept.NONE and visits[0].reuse.tokens is None:
+            doubt = measure_again(session, Warmth.COLD, repeat_of(session, session.tiers[0]))
         full = bool(evicted) or any(one.figures.get("state") in ("none", "part") for one in verdicts)
-        return [*verdicts, stay_warm(self.name, session.tiers[0], visits, count, full=full)]
+        return [*verdicts, stay_warm(self.name, session.tiers[0], visits, count, full=full, doubt=doubt)]
 
     def _churn(self, session: Session, tier: Tier, count: int) -> tuple[list[Visit], list[Exchange]]:
         """Sends `count` new prompts, then again from the newest back. Stops at a request that fails."""
@@ -130,9 +134,18 @@ def returned(
     )
 
 
-def stay_warm(gate: str, tier: Tier, visits: Sequence[Visit], churned: int, *, full: bool = False) -> Verdict:
+def stay_warm(
+    gate: str,
+    tier: Tier,
+    visits: Sequence[Visit],
+    churned: int,
+    *,
+    full: bool = False,
+    doubt: Doubt | None = None,
+) -> Verdict:
     """How many of the newest prompts are still warm. `visits`: from the newest back. `full`: something
-    was evicted, by the server's count or by a return that missed."""
+    was evicted, by the server's count or by a return that missed. `doubt`: what came of measuring again,
+    where only the clock says that the newest is cold."""
     part = "stay warm"
     cases = tuple(visit.again.case for visit in visits)
     wrong = [visit for visit in visits if visit.answer.answer is Answer.DIFFERENT]
@@ -142,6 +155,9 @@ def stay_warm(gate: str, tier: Tier, visits: Sequence[Visit], churned: int, *, f
         bad = tuple(case for visit in wrong for case in (visit.first.case, visit.again.case))
         return Verdict(gate, Outcome.FAIL, reason, tier.name, part, _counts(visits, churned), bad)
     outcome, reason = _warm_words(visits, tier, churned, full)
+    if outcome is Outcome.FAIL and visits[0].reuse.tokens is None:
+        outcome = Outcome.FAIL if doubt is not None and doubt.agreed else Outcome.INCONCLUSIVE
+        reason += f" by the clock; {doubt.words}" if doubt is not None else " by the clock"
     return Verdict(gate, outcome, reason, tier.name, part, _counts(visits, churned), cases)
 
 

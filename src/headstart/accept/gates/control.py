@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from headstart.accept.clock import far_apart
 from headstart.accept.exchange import Exchange
 from headstart.accept.fixtures import Passage, Tier
 from headstart.accept.gates import Need
@@ -192,10 +193,16 @@ def _saves(sides: Sides, off: Timing, warm: Timing, head: int) -> tuple[Outcome,
         share = round(100 * saved / off.median_s)
         first = f"first sight takes {seconds(sides.cold.waited_s)} with it"
         return Outcome.PASS, f"{times}: saves {seconds(saved)} ({share} %) on a repeat; {first}"
-    if -saved > noise:
+    if far_apart(max(off.samples), min(warm.samples)):
         return Outcome.FAIL, f"{times}: the cache costs {seconds(-saved)} on a repeat"
-    if sides.warm_reuse.clock is Warmth.COLD:
-        return Outcome.FAIL, f"{times}: the cache saves nothing on a repeat"
+    reused = sides.warm_reuse.tokens
+    if sides.warm_reuse.clock is Warmth.COLD and reused is not None and reused <= head:
+        return Outcome.FAIL, f"{times}: the cache saves nothing on a repeat, {of_prompt(sides.warm_reuse)}"
+    if -saved > noise or sides.warm_reuse.clock is Warmth.COLD:
+        return (
+            Outcome.INCONCLUSIVE,
+            f"{times}: by the clock the cache saves nothing, and nothing else says so",
+        )
     return Outcome.INCONCLUSIVE, f"{times}: no more than the samples spread ({seconds(noise)})"
 
 

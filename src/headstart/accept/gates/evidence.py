@@ -11,37 +11,20 @@ from enum import StrEnum
 from typing import Any
 
 from headstart.accept import judge
-from headstart.accept.exchange import Ask, Counters, Exchange, FailureKind
+from headstart.accept.exchange import Ask, Counters, Exchange
 from headstart.accept.fixtures import Tier
+from headstart.accept.gates.trouble import trouble
 from headstart.accept.hits import metered_reuse
 from headstart.accept.judge import Answer, Calibration, Sameness, Warmth
 from headstart.accept.session import Session
 from headstart.accept.verdict import Figure, Outcome, Verdict
 
-_NO_FAULT = (FailureKind.REFUSED, FailureKind.CANCELLED)
-
 
 def broken(
     gate: str, exchanges: Iterable[Exchange], tier: Tier | None = None, part: str = ""
 ) -> Verdict | None:
-    """The verdict on the first exchange that failed, None where all are whole. A refusal (4xx) is no
-    failure of the cache, so it leaves the question open; all else is the server's failure."""
-    for exchange in exchanges:
-        failure = exchange.failure
-        if failure is None:
-            continue
-        what = exchange.ask.label or "a request"
-        outcome = Outcome.INCONCLUSIVE if failure.kind in _NO_FAULT else Outcome.FAIL
-        return Verdict(
-            gate,
-            outcome,
-            f"{what}: {failure.detail}",
-            tier=tier.name if tier else None,
-            part=part,
-            figures={"failure": failure.kind.value, "status": failure.status},
-            cases=(exchange.case,),
-        )
-    return None
+    """`trouble` for a gate that has its tier at hand."""
+    return trouble(gate, exchanges, tier=tier.name if tier else None, part=part)
 
 
 @dataclass(frozen=True)

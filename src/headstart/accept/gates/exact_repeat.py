@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from headstart.accept.clock import confirmed, repeat_of
 from headstart.accept.fixtures import Tier
 from headstart.accept.gates import Need
 from headstart.accept.hits import Hit, joined, judge_hit
@@ -41,6 +42,7 @@ class ExactRepeat:
         # What is not streamed has no first token to judge by; what the others show stands.
         if hits[TIMES].by in ("clock", "nothing") and done[TIMES].ok:
             hits.pop()
+        hits, timed = confirmed(session, hits, repeat_of(session, tier))
         answers = [session.same(first, one, family.at(tier)) for one in done]
         cold = session.found.cold[tier.name]
         figures: dict[str, Figure] = {
@@ -50,7 +52,7 @@ class ExactRepeat:
             "spread_s": Timing(tuple(one.waited_s for one in done[:TIMES])).spread_s,
         }
         empty = any(one.ok and not one.text and not one.reasoning for one in done)
-        cases = [first.case, *(one.case for one in done)]
+        cases = [first.case, *(one.case for one in done), *timed]
         return verdict(tier, hits, answers, figures, empty=empty, cases=cases)
 
 

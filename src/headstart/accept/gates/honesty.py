@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from headstart.accept.clock import Doubt, measure_again, repeat_of, timed_tier
 from headstart.accept.exchange import Exchange
 from headstart.accept.gates import Need
 from headstart.accept.hits import metered_reuse
@@ -32,7 +33,7 @@ class Honesty:
         verdicts = [
             stated([cold, warm, whole]),
             metered([cold, warm, whole]),
-            clocked([cold, warm], session.calibration),
+            self._clocked(session, [cold, warm]),
             streamed(warm, whole),
         ]
         others = [wire for wire in session.wires if wire.name != session.wire.name]
@@ -44,6 +45,16 @@ class Honesty:
             ]
             verdicts.append(other_wire(wire.name, warm, pair, session.allowance))
         return [replace(verdict, tier=tier.name) for verdict in verdicts]
+
+    def _clocked(self, session: Session, done: Sequence[Exchange]) -> Verdict:
+        contradiction = contradicted(done, session.calibration)
+        if contradiction is None:
+            return clocked(done, session.calibration)
+        one, clock = contradiction
+        pair = repeat_of(session, timed_tier(session))
+        return contradicting(
+            one, clock, measure_again(session, clock, pair, lambda other: says(other, clock))
+        )
 
 
 def _cases(done: Sequence[Exchange]) -> list[str]:
@@ -85,26 +96,44 @@ def metered(done: Sequence[Exchange]) -> Verdict:
     return Verdict("honesty", outcome, words, part="metrics", figures=figures, cases=[one.case])
 
 
-def clocked(done: Sequence[Exchange], calibration: Calibration) -> Verdict:
-    """Replies against the time to their first token."""
-    unclear = True
+def says(one: Exchange, clock: Warmth) -> bool:
+    """Whether a reply states the opposite of what the clock says: a hit read whole, or a miss that came at
+    once."""
+    if one.reused is None or not one.prompt_tokens:
+        return False
+    share = one.reused / one.prompt_tokens
+    return (clock is Warmth.COLD and share > 0.9) or (clock is Warmth.WARM and share < 0.1)
+
+
+def contradicted(done: Sequence[Exchange], calibration: Calibration) -> tuple[Exchange, Warmth] | None:
+    """The first reply that the clock speaks against, and what the clock says of it."""
     for one in done:
-        if one.failure is not None or not one.prompt_tokens or one.first_token_s is None:
-            continue
-        clock = warmth(one.first_token_s, one.prompt_tokens, calibration)
-        unclear = unclear and clock is Warmth.UNCLEAR
-        share = None if one.reused is None else one.reused / one.prompt_tokens
-        words = (
-            f"{one.reused} of {one.prompt_tokens} tokens reused by the reply, but {one.first_token_s:.3f} s"
-        )
-        if share is not None and share > 0.9 and clock is Warmth.COLD:
-            words += " to the first token is the time of reading it all"
-        elif share is not None and share < 0.1 and clock is Warmth.WARM:
-            words += " to the first token is far too short for reading it"
-        else:
-            continue
-        return Verdict("honesty", Outcome.FAIL, words, part="clock", cases=[one.case])
-    if unclear:
+        if one.failure is None and one.prompt_tokens and one.first_token_s is not None:
+            clock = warmth(one.first_token_s, one.prompt_tokens, calibration)
+            if says(one, clock):
+                return one, clock
+    return None
+
+
+def contradicting(one: Exchange, clock: Warmth, doubt: Doubt) -> Verdict:
+    """A reply against the clock, by what came of measuring it again."""
+    words = f"{one.reused} of {one.prompt_tokens} tokens reused by the reply, but {one.waited_s:.3f} s"
+    cold = clock is Warmth.COLD
+    words += " to the first token is " + (
+        "the time of reading it all" if cold else "far too short for reading it"
+    )
+    outcome = Outcome.FAIL if doubt.agreed else Outcome.INCONCLUSIVE
+    cases = [one.case, *doubt.cases]
+    return Verdict(
+        "honesty", outcome, f"{words}; {doubt.words}", part="clock", figures=doubt.figures(), cases=cases
+    )
+
+
+def clocked(done: Sequence[Exchange], calibration: Calibration) -> Verdict:
+    """Replies that the clock does not speak against."""
+    timed = [one for one in done if one.failure is None and one.prompt_tokens and one.first_token_s]
+    clocks = [warmth(one.waited_s, one.prompt_tokens or 0, calibration) for one in timed]
+    if all(clock is Warmth.UNCLEAR for clock in clocks):
         words = "reading takes too little time on this machine for the clock to tell"
         return Verdict("honesty", Outcome.INCONCLUSIVE, words, part="clock", cases=_cases(done))
     times = " and ".join(f"{one.waited_s:.3f} s" for one in done)

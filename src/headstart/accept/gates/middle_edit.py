@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headstart.accept.clock import confirmed
 from headstart.accept.exchange import Exchange
 from headstart.accept.fixtures import Marker, Passage, Tier
 from headstart.accept.gates import Need
@@ -49,7 +50,8 @@ class MiddleEdit:
         else:
             answer = session.same(cold, done, new, marker.name)
         said_old = session.heard(done, marker.name) == marker.value
-        cases = [first.case, done.case, *([cold.case] if cold else [])]
+        (hit,), timed = confirmed(session, [hit], lambda: self._timed(session, tier, back=False))
+        cases = [first.case, done.case, *([cold.case] if cold else []), *timed]
         edited = edit_verdict(tier, hit, answer, done, old=marker if said_old else None, cases=cases)
         return [edited, self._back(session, tier, first, old)]
 
@@ -62,7 +64,18 @@ class MiddleEdit:
         after = session.counters()
         evicted = after.since(before).evictions if before and after else None
         answer = session.same(first, done, old)
-        return back_verdict(tier, hit, answer, done, evicted=evicted, cases=[first.case, done.case])
+        (hit,), timed = confirmed(session, [hit], lambda: self._timed(session, tier, back=True))
+        return back_verdict(tier, hit, answer, done, evicted=evicted, cases=[first.case, done.case, *timed])
+
+    def _timed(self, session: Session, tier: Tier, *, back: bool) -> tuple[Exchange, Exchange]:
+        """A new text read whole, and the same edited near its end, or that one after the edit."""
+        text = session.family().at(tier)
+        at = 9 * len(text.text) // 10
+        texts = [text, text.struck(at, "q"), text if back else text.struck(at, "z")]
+        cold, _, done = [
+            session.send(session.ask(one, label=f"{tier.name}, timed"), tier=tier) for one in texts
+        ]
+        return cold, done
 
 
 def other_value(value: str, step: int) -> str:

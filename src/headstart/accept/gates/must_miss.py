@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from headstart.accept.clock import Doubt, measure_again
 from headstart.accept.exchange import Ask, Exchange
 from headstart.accept.fixtures import Passage, Tier
 from headstart.accept.gates import Need
@@ -34,6 +35,7 @@ from headstart.accept.verdict import Outcome, Verdict
 
 _BY_MODEL_NAME = ("vllm", "sglang")
 _SALTED = ("vllm", "sglang")
+FIRST_WORD = "first word"
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class Stranger:
 
     `shared`: leading tokens it may reuse. `foreign`: the reply gives a value of another text. `hit`:
     how much of the same prompt came back when it was sent twice. `read_s`: first token of a prompt as
-    long, read from nothing.
+    long, read from nothing. `doubt`: what came of measuring again, where `suspected`.
     """
 
     tier: Tier
@@ -69,6 +71,7 @@ class Stranger:
     answer: Sameness
     hit: Kept
     read_s: float
+    doubt: Doubt | None = None
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,7 @@ class MustMiss:
         other, first_word = session.family().at(tier), known.passage.changed_at(0)
         sent = [
             self._send(session, tier, known, other, Change("other text", "another text")),
-            self._send(session, tier, known, first_word, Change("first word", "another first word")),
+            self._send(session, tier, known, first_word, Change(FIRST_WORD, "another first word")),
         ]
         changes = adapter_changes(session.server.name, session.facts)[:1]
         sent += [self._send(session, tier, known, known.passage, change) for change in changes]
@@ -157,7 +160,7 @@ class MustMiss:
         )
         reuse = reuse_of(exchange, session.calibration, tier.least)
         known = sent.known
-        return Stranger(
+        stranger = Stranger(
             tier,
             sent.change,
             exchange,
@@ -168,6 +171,20 @@ class MustMiss:
             known.hit,
             known.first.waited_s,
         )
+        if not suspected(stranger) or _wrong(stranger) or sent.change.part != FIRST_WORD:
+            return stranger
+        # Only here is there another text beside it that is known to be read: the one before the change.
+        return replace(
+            stranger, doubt=measure_again(session, Warmth.WARM, lambda: self._timed(session, tier))
+        )
+
+    def _timed(self, session: Session, tier: Tier) -> tuple[Exchange, Exchange]:
+        text = session.family().at(tier)
+        cold, other = [
+            session.send(session.ask(one, label=f"{tier.name}, timed"), tier=tier)
+            for one in (text, text.changed_at(0))
+        ]
+        return cold, other
 
     def _salted(self, session: Session, tier: Tier) -> Sent | Verdict | None:
         part, name = "cache salt", "cache_salt"
@@ -225,6 +242,9 @@ def _judge(one: Stranger) -> tuple[Outcome, str]:
         return Outcome.INCONCLUSIVE, f"{told}; but the same prompt again is not reused either"
     if one.hit is Kept.UNKNOWN:
         return Outcome.INCONCLUSIVE, f"{told}; nor can it be told whether the same prompt again is reused"
+    if suspected(one):
+        again = f"; {one.doubt.words}" if one.doubt is not None else ""
+        return Outcome.INCONCLUSIVE, f"{told}; but {_took(one)}: the clock disagrees{again}"
     believed = _believed(one)
     if not believed:
         return Outcome.INCONCLUSIVE, f"{told}; nothing else confirms it: {one.answer.detail}"
@@ -248,11 +268,20 @@ def _wrong(one: Stranger) -> str | None:
         return (
             f"{one.change.words}: {of_prompt(reuse)}, and not the answer it gives cold: {one.answer.detail}"
         )
-    quick = reuse.clock is Warmth.WARM and 2 * reuse.waited_s < one.read_s and not reuse.confirmed
-    if quick and 4 * most < (reuse.prompt or 0):
-        took = f"first token after {seconds(reuse.waited_s)} where reading took {seconds(one.read_s)}"
-        return f"{one.change.words}: {of_prompt(reuse)}, but {took}"
+    if suspected(one) and one.doubt is not None and one.doubt.agreed:
+        return f"{one.change.words}: {of_prompt(reuse)}, but {_took(one)}; {one.doubt.words}"
     return None
+
+
+def suspected(one: Stranger) -> bool:
+    """Whether the first token came too early for a prompt that had to be read."""
+    reuse = one.reuse
+    quick = reuse.clock is Warmth.WARM and 2 * reuse.waited_s < one.read_s and not reuse.confirmed
+    return quick and 4 * one.shared.high < (reuse.prompt or 0)
+
+
+def _took(one: Stranger) -> str:
+    return f"first token after {seconds(one.reuse.waited_s)} where reading took {seconds(one.read_s)}"
 
 
 def _shares(one: Stranger) -> str:

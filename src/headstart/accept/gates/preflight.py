@@ -48,6 +48,9 @@ class Preflight:
         ).replace("; ", " and ")
         outcome = Outcome.PASS if kind or calibration.floor.score is not None else Outcome.INCONCLUSIVE
         verdicts.append(Verdict(self.name, outcome, words, part="judges"))
+        if calibration.problems:
+            words = f"what could not be measured before the gates: {joined(calibration.problems)}"
+            verdicts.append(Verdict(self.name, Outcome.INCONCLUSIVE, words, part="calibration"))
         return verdicts
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from headstart.accept import judge
+from headstart.accept.clock import Doubt, measure_again
 from headstart.accept.exchange import Ask, Exchange, Message
 from headstart.accept.fixtures import Tier
 from headstart.accept.gates import Need
@@ -43,13 +44,15 @@ def verdict(
     *,
     allowance: int,
     calibration: Calibration,
+    doubt: Doubt | None = None,
 ) -> Verdict:
-    """`before`: a turn right after the one before it; `after`: one with `sides` in between."""
+    """`before`: a turn right after the one before it; `after`: one with `sides` in between. `doubt`: what
+    came of measuring again, where `lost_by_clock`."""
     failed = trouble(NAME, [before.exchange, *sides, after.exchange], tier=tier)
     if failed is not None:
         return failed
     if before.gap is None or after.gap is None:
-        return _by_clock(tier, before, after, sides)
+        return _by_clock(tier, before, after, sides, doubt)
     lost = max(0, after.gap - max(before.gap, allowance))
     lost_s = lost * calibration.read_s_per_token
     figures: dict[str, Figure] = {
@@ -81,7 +84,15 @@ def verdict(
     return answer(Outcome.PASS, f"{reason}, {restored(before.exchange):,} before them")
 
 
-def _by_clock(tier: str, before: Turn, after: Turn, sides: Sequence[Exchange]) -> Verdict:
+def lost_by_clock(before: Turn, after: Turn) -> bool:
+    """Whether nothing but the clock says that the prefix was lost."""
+    known = before.gap is not None and after.gap is not None
+    return not known and before.warmth is Warmth.WARM and after.warmth is Warmth.COLD
+
+
+def _by_clock(
+    tier: str, before: Turn, after: Turn, sides: Sequence[Exchange], doubt: Doubt | None
+) -> Verdict:
     figures: dict[str, Figure] = {
         "side_requests": len(sides),
         "before_s": before.exchange.waited_s,
@@ -90,9 +101,11 @@ def _by_clock(tier: str, before: Turn, after: Turn, sides: Sequence[Exchange]) -
     times = f"{before.exchange.waited_s:.2f} s before them, {after.exchange.waited_s:.2f} s after"
     if before.warmth is Warmth.WARM and after.warmth is Warmth.WARM:
         outcome, reason = Outcome.PASS, f"by the clock {len(sides)} short requests cost nothing: {times}"
-    elif before.warmth is Warmth.WARM and after.warmth is Warmth.COLD:
-        outcome = Outcome.FAIL
+    elif lost_by_clock(before, after):
+        outcome = Outcome.FAIL if doubt is not None and doubt.agreed else Outcome.INCONCLUSIVE
         reason = f"by the clock everything was read again after {len(sides)} short requests: {times}"
+        reason += f"; {doubt.words}" if doubt is not None else ""
+        figures |= doubt.figures() if doubt is not None else {}
     else:
         outcome = Outcome.INCONCLUSIVE
         reason = f"the server does not say what it reused, and the clock cannot tell: {times}"
@@ -115,19 +128,38 @@ class SideRequests:
 
 
 def _tier(session: Session, tier: Tier, text: str) -> Verdict:
-    first = session.converse([Message("user", text + _QUESTIONS[0])], label=f"{tier.name}, turn 1")
-    opened = session.send(first, tier=tier)
-    if opened.failure is not None:
+    opened, talk = _conversation(session, tier, text)
+    if talk is None:
         failed = trouble(NAME, [opened], tier=tier.name)
         assert failed is not None
         return failed
+    before, sides, after = talk
+    doubt = None
+    if all(one.ok for one in (before.exchange, after.exchange)) and lost_by_clock(before, after):
+        doubt = measure_again(session, Warmth.COLD, lambda: _timed(session, tier))
+    allowance, calibration = session.allowance, session.calibration
+    return verdict(tier.name, before, after, sides, allowance=allowance, calibration=calibration, doubt=doubt)
+
+
+def _timed(session: Session, tier: Tier) -> tuple[Exchange, Exchange]:
+    """The first turn of a new conversation, and its turn after the side requests."""
+    opened, talk = _conversation(session, tier, session.family().at(tier).text)
+    return opened, opened if talk is None else talk[2].exchange
+
+
+def _conversation(
+    session: Session, tier: Tier, text: str
+) -> tuple[Exchange, tuple[Turn, list[Exchange], Turn] | None]:
+    """Its first turn, and where that came off: the second, side requests, and the third."""
+    first = session.converse([Message("user", text + _QUESTIONS[0])], label=f"{tier.name}, turn 1")
+    opened = session.send(first, tier=tier)
+    if opened.failure is not None:
+        return opened, None
     second = follow(first, opened.answer, _QUESTIONS[1], f"{tier.name}, turn 2")
     before = _turn(session, first, second, tier)
     sides = [session.send(ask) for ask in _sides(session, text)]
     third = follow(second, before.exchange.answer, _QUESTIONS[2], f"{tier.name}, turn 3")
-    after = _turn(session, second, third, tier)
-    allowance, calibration = session.allowance, session.calibration
-    return verdict(tier.name, before, after, sides, allowance=allowance, calibration=calibration)
+    return opened, (before, sides, _turn(session, second, third, tier))
 
 
 _QUESTIONS = (

@@ -57,6 +57,11 @@ class Http(Protocol):
     """
 
     @property
+    def root(self) -> str:
+        """The server's address, without a password."""
+        ...
+
+    @property
     def api_key(self) -> str | None: ...
 
     def get(self, path: str, headers: Mapping[str, str] | None = None) -> Answer: ...

@@ -62,7 +62,7 @@ class Headstart:
             reused_tokens=kinds.get("restored", 0.0),
             prompt_tokens=sum(kinds.values()),
             requests=found.get("headstart_finished_requests_total", 0.0),
-            ssd_loads=found.get("headstart_ssd_read_bytes_total"),
+            ssd_read_bytes=found.get("headstart_ssd_read_bytes_total"),
             evictions=found.get("headstart_cache_evictions_total"),
             all=found,
         )

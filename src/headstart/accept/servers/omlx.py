@@ -77,7 +77,7 @@ class Omlx:
             reused_tokens=reused,
             prompt_tokens=prompt,
             requests=known.get("total_requests"),
-            ssd_loads=known.get("cache.ssd_disk_loads"),
+            ssd_loaded_entries=known.get("cache.ssd_disk_loads"),
             evictions=known.get("cache.evictions"),
             all=known,
         )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headstart.accept.exchange import Ask, Counters
-from headstart.accept.servers import Answer, Facts, Http, listing, samples
+from headstart.accept.servers import Answer, Facts, Http, listing, prometheus
 
 _CACHE_OPTIONS = (
     "disable_radix_cache",
@@ -50,13 +50,13 @@ class Sglang:
 
     def counters(self, http: Http, model: str | None) -> Counters | None:
         answer = http.get("/metrics")
-        found = samples.totals(samples.parse(answer.text), model=model) if answer.ok else {}
+        found = prometheus.totals(prometheus.parse(answer.text), model=model) if answer.ok else {}
         if not any(name.startswith("sglang:") for name in found):
             return None
         prompt = found.get("sglang:prompt_tokens_total")
         reused = found.get("sglang:cached_tokens_total")
         return Counters(
-            read_tokens=samples.less(prompt, reused),
+            read_tokens=prometheus.less(prompt, reused),
             reused_tokens=reused,
             prompt_tokens=prompt,
             requests=found.get("sglang:num_requests_total"),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headstart.accept.exchange import Ask, Counters
-from headstart.accept.servers import Facts, Http, listing, samples
+from headstart.accept.servers import Facts, Http, listing, prometheus
 
 _CONFIG = "vllm:cache_config_info"
 _CACHE_LABELS = (
@@ -35,7 +35,7 @@ class Vllm:
     def facts(self, http: Http, model: str | None) -> Facts:
         listed = listing.models(http)
         entry = listing.pick(listed, model, "id")
-        found = samples.parse(http.get("/metrics").text)
+        found = prometheus.parse(http.get("/metrics").text)
         config = next((dict(sample.labels) for sample in found if sample.name == _CONFIG), {})
         speculates = any(sample.name.startswith("vllm:spec_decode") for sample in found)
         return Facts(
@@ -55,23 +55,23 @@ class Vllm:
 
     def counters(self, http: Http, model: str | None) -> Counters | None:
         answer = http.get("/metrics")
-        found = samples.totals(samples.parse(answer.text), model=model) if answer.ok else {}
+        found = prometheus.totals(prometheus.parse(answer.text), model=model) if answer.ok else {}
         if not any(name.startswith("vllm:") for name in found):
             return None
-        prompt = samples.first(found, "vllm:prompt_tokens_total", "vllm:prompt_tokens")
-        reused = samples.first(
+        prompt = prometheus.first(found, "vllm:prompt_tokens_total", "vllm:prompt_tokens")
+        reused = prometheus.first(
             found,
             "vllm:prompt_tokens_cached_total",
             "vllm:prefix_cache_hits_total",
             "vllm:gpu_prefix_cache_hits_total",
         )
         return Counters(
-            read_tokens=samples.less(prompt, reused),
+            read_tokens=prometheus.less(prompt, reused),
             reused_tokens=reused,
             prompt_tokens=prompt,
-            requests=samples.first(found, "vllm:request_success_total"),
-            drafted=samples.first(found, "vllm:spec_decode_num_draft_tokens_total"),
-            accepted=samples.first(found, "vllm:spec_decode_num_accepted_tokens_total"),
+            requests=prometheus.first(found, "vllm:request_success_total"),
+            drafted=prometheus.first(found, "vllm:spec_decode_num_draft_tokens_total"),
+            accepted=prometheus.first(found, "vllm:spec_decode_num_accepted_tokens_total"),
             all=found,
         )
 
