@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from statistics import median
+from typing import Final
 
 from headstart.accept.exchange import Exchange, Score
-from headstart.accept.fixtures import QuestionKind
+from headstart.accept.fixtures import QuestionKind, Tier
 
 TOLERANCE = 1.0
 """Natural log units. Reading the same tokens in other pieces moves a quantized model's scores by up to
@@ -20,6 +21,9 @@ about 0.8 on processors; a wrong state moves them by several."""
 FAR = 30.0
 """Stands for a difference where two replies have no alternative in common."""
 WARM_SHARE, COLD_SHARE = 0.4, 0.6
+SMALL: Final = Tier("2k", 2048)
+SMALL_READING_S = 1.0
+"""A prompt that takes this long to read is long enough for the clock."""
 
 
 @dataclass(frozen=True)
@@ -226,6 +230,13 @@ def warmth(waited_s: float, prompt_tokens: int, calibration: Calibration) -> War
     if share <= WARM_SHARE:
         return Warmth.WARM
     return Warmth.COLD if share >= COLD_SHARE else Warmth.UNCLEAR
+
+
+def small_size(smallest: Tier, read_s_per_token: float, allowance: int) -> Tier:
+    """The size for gates that show the same on any length: SMALL, where that is less than the `smallest`
+    tier, takes long enough to read for the clock to tell, and is several gaps of `allowance` tokens."""
+    slow = SMALL.least * read_s_per_token >= SMALL_READING_S
+    return SMALL if SMALL.tokens < smallest.tokens and slow and 4 * allowance <= SMALL.tokens else smallest
 
 
 def read_by_clock(waited_s: float, calibration: Calibration) -> float:

@@ -110,8 +110,8 @@ class SideRequests:
     needs: frozenset[Need] = frozenset()
 
     def run(self, session: Session) -> list[Verdict]:
-        family = session.family()
-        return [_tier(session, tier, family.at(tier).text) for tier in session.tiers]
+        known = [(tier, session.first_sight(tier)[0]) for tier in session.tiers]
+        return [_tier(session, tier, family.at(tier).text) for tier, family in known]
 
 
 def _tier(session: Session, tier: Tier, text: str) -> Verdict:
