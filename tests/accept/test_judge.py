@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headstart.accept.exchange import Ask, Exchange, Failure, FailureKind, Score
+from headstart.accept.fixtures import Tier
 from headstart.accept.hits import judge_hit
 from headstart.accept.judge import (
     Answer,
@@ -17,6 +18,7 @@ from headstart.accept.judge import (
     granularity,
     same,
     score_difference,
+    small_size,
     warmth,
 )
 from headstart.accept.verdict import Outcome
@@ -99,3 +101,19 @@ def test_hits_by_the_clock_where_the_reply_is_silent() -> None:
     assert judge_hit(slow, reach, 1, CALIBRATION).outcome is Outcome.FAIL
     lost = exchange(failure=Failure(FailureKind.DROPPED, "gone"))
     assert judge_hit(lost, reach, 1, CALIBRATION).outcome is Outcome.FAIL
+
+
+@pytest.mark.parametrize(
+    ("tokens", "read_s_per_token", "allowance", "small"),
+    [
+        (8192, 0.0125, 512, "2k"),
+        (8192, 0.0001, 16, "tier"),
+        (8192, 0.0125, 1024, "tier"),
+        (2048, 0.0125, 16, "tier"),
+        (1024, 0.0125, 16, "tier"),
+    ],
+)
+def test_the_small_size_is_one_that_still_tells(
+    tokens: int, read_s_per_token: float, allowance: int, small: str
+) -> None:
+    assert small_size(Tier("tier", tokens), read_s_per_token, allowance).name == small

@@ -121,6 +121,7 @@ def test_only_a_pass_and_a_slow_loss_settle_it() -> None:
 def test_the_smallest_tier_that_takes_long_enough_is_cut() -> None:
     tiers = (Tier("1k", 1024), Tier("8k", 8192), Tier("32k", 32768))
 
-    assert choose(tiers, calibration()).name == "1k"
-    assert choose(tiers, calibration(read_s_per_token=0.0003)).name == "8k"
-    assert choose(tiers, calibration(read_s_per_token=0.0)).name == "32k"
+    assert choose(tiers, calibration(), 64).name == "1k"
+    assert choose(tiers, calibration(), 512).name == "8k"
+    assert choose(tiers, calibration(read_s_per_token=0.0003), 64).name == "8k"
+    assert choose(tiers, calibration(read_s_per_token=0.0), 64).name == "32k"
