@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from headstart.accept.exchange import Ask, Exchange, Failure, FailureKind, Score
@@ -12,6 +14,7 @@ from headstart.accept.judge import (
     Calibration,
     Floor,
     Reach,
+    Timing,
     Warmth,
     beyond,
     gap,
@@ -104,16 +107,19 @@ def test_hits_by_the_clock_where_the_reply_is_silent() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tokens", "read_s_per_token", "allowance", "small"),
+    ("tokens", "read_s_per_token", "allowance", "spread_s", "small"),
     [
-        (8192, 0.0125, 512, "2k"),
-        (8192, 0.0001, 16, "tier"),
-        (8192, 0.0125, 1024, "tier"),
-        (2048, 0.0125, 16, "tier"),
-        (1024, 0.0125, 16, "tier"),
+        (8192, 0.0125, 512, 0.1, "2k"),
+        (8192, 0.0125, 512, 8.0, "tier"),
+        (8192, 0.0001, 16, 0.0, "tier"),
+        (8192, 0.0125, 1024, 0.1, "tier"),
+        (2048, 0.0125, 16, 0.1, "tier"),
+        (1024, 0.0125, 16, 0.1, "tier"),
     ],
 )
 def test_the_small_size_is_one_that_still_tells(
-    tokens: int, read_s_per_token: float, allowance: int, small: str
+    tokens: int, read_s_per_token: float, allowance: int, spread_s: float, small: str
 ) -> None:
-    assert small_size(Tier("tier", tokens), read_s_per_token, allowance).name == small
+    spread = Timing((20.0, 20.0 + spread_s))
+    calibration = replace(CALIBRATION, read_s_per_token=read_s_per_token, cold=spread)
+    assert small_size(Tier("tier", tokens), calibration, allowance).name == small

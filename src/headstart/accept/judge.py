@@ -223,8 +223,7 @@ def warmth(waited_s: float, prompt_tokens: int, calibration: Calibration) -> War
     reading_s = calibration.read_s_per_token * prompt_tokens
     quick_s = min(calibration.warm_s, calibration.base_s + reading_s / 10)
     room_s = calibration.base_s + reading_s - quick_s
-    noise_s = max([0.02, *(t.spread_s for t in (calibration.cold, calibration.warm) if t.samples)])
-    if room_s < 3 * noise_s:
+    if room_s < 3 * _noise_s(calibration):
         return Warmth.UNCLEAR
     share = (waited_s - quick_s) / room_s
     if share <= WARM_SHARE:
@@ -232,11 +231,17 @@ def warmth(waited_s: float, prompt_tokens: int, calibration: Calibration) -> War
     return Warmth.COLD if share >= COLD_SHARE else Warmth.UNCLEAR
 
 
-def small_size(smallest: Tier, read_s_per_token: float, allowance: int) -> Tier:
+def small_size(smallest: Tier, calibration: Calibration, allowance: int) -> Tier:
     """The size for gates that show the same on any length: SMALL, where that is less than the `smallest`
     tier, takes long enough to read for the clock to tell, and is several gaps of `allowance` tokens."""
-    slow = SMALL.least * read_s_per_token >= SMALL_READING_S
-    return SMALL if SMALL.tokens < smallest.tokens and slow and 4 * allowance <= SMALL.tokens else smallest
+    reading_s = SMALL.least * calibration.read_s_per_token
+    tells = reading_s >= max(SMALL_READING_S, 6 * _noise_s(calibration)) and 4 * allowance <= SMALL.tokens
+    return SMALL if SMALL.tokens < smallest.tokens and tells else smallest
+
+
+def _noise_s(calibration: Calibration) -> float:
+    """How far apart two times of the same may lie on this machine."""
+    return max([0.02, *(t.spread_s for t in (calibration.cold, calibration.warm) if t.samples)])
 
 
 def read_by_clock(waited_s: float, calibration: Calibration) -> float:

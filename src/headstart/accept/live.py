@@ -87,7 +87,7 @@ class LiveSession:
 
     @property
     def small(self) -> Tier:
-        return judge.small_size(self.tiers[0], self.calibration.read_s_per_token, self.allowance)
+        return judge.small_size(self.tiers[0], self.calibration, self.allowance)
 
     def say(self, text: str) -> None:
         self._progress(text)
