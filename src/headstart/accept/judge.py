@@ -235,7 +235,7 @@ def small_size(smallest: Tier, calibration: Calibration, allowance: int) -> Tier
     """The size for gates that show the same on any length: SMALL, where that is less than the `smallest`
     tier, takes long enough to read for the clock to tell, and is several gaps of `allowance` tokens."""
     reading_s = SMALL.least * calibration.read_s_per_token
-    tells = reading_s >= max(SMALL_READING_S, 6 * _noise_s(calibration)) and 4 * allowance <= SMALL.tokens
+    tells = reading_s >= max(SMALL_READING_S, 4 * _noise_s(calibration)) and 4 * allowance <= SMALL.tokens
     return SMALL if SMALL.tokens < smallest.tokens and tells else smallest
 
 
