@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from headstart.accept.exchange import Ask, Exchange, Failure, FailureKind, Score
+from headstart.accept.fixtures import Tier
 from headstart.accept.hits import judge_hit
 from headstart.accept.judge import (
     Answer,
     Calibration,
     Floor,
     Reach,
+    Timing,
     Warmth,
     beyond,
     gap,
     granularity,
     same,
     score_difference,
+    small_size,
     warmth,
 )
 from headstart.accept.verdict import Outcome
@@ -99,3 +104,22 @@ def test_hits_by_the_clock_where_the_reply_is_silent() -> None:
     assert judge_hit(slow, reach, 1, CALIBRATION).outcome is Outcome.FAIL
     lost = exchange(failure=Failure(FailureKind.DROPPED, "gone"))
     assert judge_hit(lost, reach, 1, CALIBRATION).outcome is Outcome.FAIL
+
+
+@pytest.mark.parametrize(
+    ("tokens", "read_s_per_token", "allowance", "spread_s", "small"),
+    [
+        (8192, 0.0125, 512, 0.1, "2k"),
+        (8192, 0.0125, 512, 8.0, "tier"),
+        (8192, 0.0001, 16, 0.0, "tier"),
+        (8192, 0.0125, 1024, 0.1, "tier"),
+        (2048, 0.0125, 16, 0.1, "tier"),
+        (1024, 0.0125, 16, 0.1, "tier"),
+    ],
+)
+def test_the_small_size_is_one_that_still_tells(
+    tokens: int, read_s_per_token: float, allowance: int, spread_s: float, small: str
+) -> None:
+    spread = Timing((20.0, 20.0 + spread_s))
+    calibration = replace(CALIBRATION, read_s_per_token=read_s_per_token, cold=spread)
+    assert small_size(Tier("tier", tokens), calibration, allowance).name == small

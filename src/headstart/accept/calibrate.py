@@ -140,7 +140,7 @@ def _decode_s(done: Exchange) -> float | None:
 
 def _measure_floor(session: LiveSession, done: Exchange) -> None:
     """Two cold runs of one prompt, where the server offers a way; else its first run stands alone."""
-    again = [session.cold(replace(done.ask, label="floor")) for _ in range(2)]
+    again = [session.uncached(replace(done.ask, label="floor")) for _ in range(2)]
     runs = [done, *(run for run in again if run is not None)]
     if len(runs) < 2:
         return

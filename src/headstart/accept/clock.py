@@ -115,7 +115,7 @@ def repeat_of(session: Session, tier: Tier) -> Pair:
     """A new text, and the same again."""
 
     def pair() -> tuple[Exchange, Exchange]:
-        ask = session.ask(session.family().at(tier), label=f"{tier.name}, timed")
+        ask = session.ask(session.fresh(tier), label=f"{tier.name}, timed")
         cold = session.send(ask, tier=tier)
         return cold, session.send(replace(ask, label=f"{tier.name}, timed again"), tier=tier)
 

@@ -88,6 +88,10 @@ class Passage:
         other = letter if self.text[index] != letter else "x"
         return replace(self, text=self.text[:index] + other + self.text[index + 1 :])
 
+    def grown(self, length: int) -> Passage:
+        """The same text with about `length` more characters of prose at its end."""
+        return replace(self, text=f"{self.text}\n\nWhat was added later.\n\n{prose(length)}")
+
     def cut(self, length: int) -> Passage:
         """The first `length` characters, with the markers that are whole in it."""
         kept = tuple(m for m in self.markers if m.at + len(m.value) <= length)

@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from statistics import median
+from typing import Final
 
 from headstart.accept.exchange import Exchange, Score
-from headstart.accept.fixtures import QuestionKind
+from headstart.accept.fixtures import QuestionKind, Tier
 
 TOLERANCE = 1.0
 """Natural log units. Reading the same tokens in other pieces moves a quantized model's scores by up to
@@ -20,6 +21,9 @@ about 0.8 on processors; a wrong state moves them by several."""
 FAR = 30.0
 """Stands for a difference where two replies have no alternative in common."""
 WARM_SHARE, COLD_SHARE = 0.4, 0.6
+SMALL: Final = Tier("2k", 2048)
+SMALL_READING_S = 1.0
+"""A prompt that takes this long to read is long enough for the clock."""
 
 
 @dataclass(frozen=True)
@@ -221,13 +225,25 @@ def warmth(waited_s: float, prompt_tokens: int, calibration: Calibration) -> War
     reading_s = calibration.read_s_per_token * prompt_tokens
     quick_s = min(calibration.warm_s, calibration.base_s + reading_s / 10)
     room_s = calibration.base_s + reading_s - quick_s
-    noise_s = max([0.02, *(t.spread_s for t in (calibration.cold, calibration.warm) if t.samples)])
-    if room_s < 3 * noise_s:
+    if room_s < 3 * _noise_s(calibration):
         return Warmth.UNCLEAR
     share = (waited_s - quick_s) / room_s
     if share <= WARM_SHARE:
         return Warmth.WARM
     return Warmth.COLD if share >= COLD_SHARE else Warmth.UNCLEAR
+
+
+def small_size(smallest: Tier, calibration: Calibration, allowance: int) -> Tier:
+    """The size for gates that show the same on any length: SMALL, where that is less than the `smallest`
+    tier, takes long enough to read for the clock to tell, and is several gaps of `allowance` tokens."""
+    reading_s = SMALL.least * calibration.read_s_per_token
+    tells = reading_s >= max(SMALL_READING_S, 4 * _noise_s(calibration)) and 4 * allowance <= SMALL.tokens
+    return SMALL if SMALL.tokens < smallest.tokens and tells else smallest
+
+
+def _noise_s(calibration: Calibration) -> float:
+    """How far apart two times of the same may lie on this machine."""
+    return max([0.02, *(t.spread_s for t in (calibration.cold, calibration.warm) if t.samples)])
 
 
 def read_by_clock(waited_s: float, calibration: Calibration) -> float:

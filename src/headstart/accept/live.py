@@ -73,6 +73,8 @@ class LiveSession:
         self._number = 0
         self._counted: dict[str, int] = {}
         self._lengths: dict[str, int] = {}
+        self._references: dict[str, Exchange] = {}
+        self._held: set[str] = set()
 
     @property
     def model(self) -> str | None:
@@ -82,6 +84,10 @@ class LiveSession:
     def tiers(self) -> tuple[Tier, ...]:
         most = self.facts.context_tokens
         return tuple(tier for tier in self.options.tiers if most is None or tier.tokens <= most)
+
+    @property
+    def small(self) -> Tier:
+        return judge.small_size(self.tiers[0], self.calibration, self.allowance)
 
     def say(self, text: str) -> None:
         self._progress(text)
@@ -98,6 +104,14 @@ class LiveSession:
             self._refit(tier, passage, len(counted))
             family = self._family()
         return family
+
+    def _family_of(self, tier: Tier) -> Family:
+        if tier in self.tiers:
+            return self.family()
+        return self.texts.family([(tier, self._length(tier))], self.ratio.chars_per_token)
+
+    def fresh(self, tier: Tier) -> Passage:
+        return self._family_of(tier).at(tier)
 
     def _family(self) -> Family:
         sizes = [(tier, self._lengths.get(tier.name) or self._length(tier)) for tier in self.options.tiers]
@@ -138,11 +152,14 @@ class LiveSession:
 
     def first_sight(self, tier: Tier) -> tuple[Family, Exchange]:
         if not self.found.cold.get(tier.name):
-            family = self.family()
+            family = self._family_of(tier)
             done = self.send(self.ask(family.at(tier), label=f"{tier.name}, first sight"), tier=tier)
             self.found.families.setdefault(tier.name, []).append(family)
             self.found.cold.setdefault(tier.name, []).append(done)
-        return self.found.families[tier.name][-1], self.found.cold[tier.name][-1]
+        family, done = self.found.families[tier.name][-1], self.found.cold[tier.name][-1]
+        if done.ok and done.ask.text not in self._held:
+            self.send(replace(done.ask, label=f"{tier.name}, read again"), tier=tier)
+        return family, done
 
     @property
     def head_tokens(self) -> int:
@@ -162,6 +179,8 @@ class LiveSession:
         before = self.counters() if base_url is None else None
         done = self._send(ask, wire or self.wire, cancel_after_s, base_url)
         after = self.counters() if base_url is None else None
+        if base_url is None and done.ok:
+            self._held.add(ask.text)
         if before is not None and after is not None:
             done = replace(done, counters=after.since(before))
         self._record(done, tier, wire or self.wire, before, after)
@@ -211,10 +230,19 @@ class LiveSession:
         return replace(ask, prompt=None, messages=messages, options=options)
 
     def cold(self, ask: Ask, *, tier: Tier | None = None) -> Exchange | None:
+        key = repr(replace(ask, label=""))
+        known = self._references.get(key) or self.uncached(ask, tier=tier)
+        if known is not None:
+            self._references[key] = known
+        return known
+
+    def uncached(self, ask: Ask, *, tier: Tier | None = None) -> Exchange | None:
+        """`cold`, read anew each time."""
         label = f"{ask.label}, cache off".lstrip(", ")
         if self.server.no_cache:
             changed = replace(ask, options={**ask.options, **self.server.no_cache}, label=label)
         elif self.server.clear(self.http, self.model):
+            self._held.clear()
             changed = replace(ask, label=label)
         else:
             return None

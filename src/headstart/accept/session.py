@@ -135,6 +135,13 @@ class Session(Protocol):
         verdict from the runner."""
         ...
 
+    @property
+    def small(self) -> Tier:
+        """The size for gates whose question is no other for a long prompt: about 2,048 tokens, the smallest
+        tier where that is smaller, or where a prompt of that size is read too quickly to tell. There must
+        be a tier. Verdicts name it as any tier."""
+        ...
+
     def say(self, text: str) -> None:
         """One line of progress for the person who waits."""
         ...
@@ -144,6 +151,10 @@ class Session(Protocol):
     def family(self) -> Family:
         """A new family, fitted to the tiers by the server's own count. Costs no reading of a whole
         tier."""
+        ...
+
+    def fresh(self, tier: Tier) -> Passage:
+        """A text of `tier` (or of `small`) that was never sent."""
         ...
 
     def refit(self, tier: Tier, passage: Passage, done: Exchange) -> None:
@@ -167,8 +178,10 @@ class Session(Protocol):
 
     def first_sight(self, tier: Tier) -> tuple[Family, Exchange]:
         """The newest family whose text of this tier was sent, with that first exchange (question about
-        its deepest marker); sends one where there is none. Gates that only need a text the server has
-        read take this, so that long prompts are not read more often than needed."""
+        its deepest marker); sends one where there is none, and the same once more where the cache was
+        emptied for a cold answer since. `tier`: one of `tiers`, or `small`. Gates that only need a text the
+        server has read take this, so that long prompts are not read more often than needed. What other
+        prompts or a restart may have pushed out is no longer there."""
         ...
 
     @property
@@ -215,8 +228,9 @@ class Session(Protocol):
 
     def cold(self, ask: Ask, *, tier: Tier | None = None) -> Exchange | None:
         """The answer to exactly this prompt without a cache: by the server's own switch for one request
-        (`Server.no_cache`), else by emptying its cache. None where neither is offered, or where its own
-        numbers or the clock say that something was reused all the same."""
+        (`Server.no_cache`), else by emptying its cache. Read once a run; equal prompts share it. None
+        where neither is offered, or where its own numbers or the clock say that something was reused all
+        the same."""
         ...
 
     def counters(self) -> Counters | None:

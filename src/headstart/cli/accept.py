@@ -67,6 +67,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="unrelated prompts the gate churn sends: more than the cache holds (default: 24)",
     )
     add(
+        "--sweep-points",
+        type=int,
+        default=30,
+        metavar="N",
+        help="edits the gate gap_sweep tries; fewer find a coarser rule (default: 30)",
+    )
+    add(
         "--patience",
         type=float,
         default=600.0,

@@ -47,6 +47,7 @@ def _options(flags: argparse.Namespace) -> Options:
         patience_s=flags.patience,
         tolerance=flags.tolerance,
         churn_prompts=max(1, flags.churn_prompts),
+        sweep_points=max(1, flags.sweep_points),
         other_model=flags.other_model,
         model_dir=flags.model_dir,
     )

@@ -102,6 +102,10 @@ class Scripted:
         return self.options.tiers
 
     @property
+    def small(self) -> Tier:
+        return self.tiers[0]
+
+    @property
     def head_tokens(self) -> int:
         return HEAD
 
@@ -116,6 +120,9 @@ class Scripted:
         self.families += 1
         salt = f"salt{self.families:04d}"
         return Family(salt, {tier.name: self._passage(salt, tier.most - 20) for tier in self.tiers})
+
+    def fresh(self, tier: Tier) -> Passage:
+        return self.family().at(tier)
 
     def passage(self, tokens: int) -> Passage:
         self.families += 1

@@ -149,6 +149,7 @@ def test_a_machine_that_got_slower_did_not_read_so_much_before_the_cut() -> None
 def test_the_smallest_tier_that_takes_long_enough_is_cut() -> None:
     tiers = (Tier("1k", 1024), Tier("8k", 8192), Tier("32k", 32768))
 
-    assert choose(tiers, calibration()).name == "1k"
-    assert choose(tiers, calibration(read_s_per_token=0.0003)).name == "8k"
-    assert choose(tiers, calibration(read_s_per_token=0.0)).name == "32k"
+    assert choose(tiers, calibration(), 64).name == "1k"
+    assert choose(tiers, calibration(), 512).name == "8k"
+    assert choose(tiers, calibration(read_s_per_token=0.0003), 64).name == "8k"
+    assert choose(tiers, calibration(read_s_per_token=0.0), 64).name == "32k"

@@ -81,8 +81,8 @@ class Accelerators:
         absent = without(self.name, session.facts.speculative, probe)
         if absent:
             return [absent]
-        tier = session.tiers[0]
-        passage = session.family().at(tier)
+        tier = session.small
+        passage = session.fresh(tier)
         on = [self._send(session, tier, passage, f"speculation on, {word}", {}) for word in ("cold", "warm")]
         failed = broken(self.name, on, tier, ON_PART)
         if failed:
@@ -109,7 +109,7 @@ class Accelerators:
         if off is None:
             reason = f"no field of {session.server.title} leaves speculation off for one request"
             return Verdict(self.name, Outcome.UNSUPPORTED, reason, tier.name, CROSS_PART)
-        other = session.family().at(tier)
+        other = session.fresh(tier)
         off_warm = self._send(session, tier, passage, "speculation off, warm", off)
         off_cold = self._send(session, tier, other, "speculation off, cold", off)
         off_again = self._send(session, tier, other, "speculation off, warm again", off)

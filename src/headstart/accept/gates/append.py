@@ -9,10 +9,14 @@ from headstart.accept.counting import shared_chars
 from headstart.accept.exchange import Exchange
 from headstart.accept.fixtures import Passage, Tier
 from headstart.accept.gates import Need
+from headstart.accept.gates.evidence import cut_after
 from headstart.accept.hits import Hit, joined, judge_hit
 from headstart.accept.judge import Answer, Reach, Sameness
 from headstart.accept.session import Session
 from headstart.accept.verdict import Outcome, Verdict, worst
+
+ADDED_SHARE = 1 / 64
+"""Of the smallest tier: what is added to it still fits into a context as long as the tier."""
 
 
 @dataclass(frozen=True)
@@ -27,10 +31,8 @@ class Append:
     def run(self, session: Session) -> list[Verdict]:
         tiers = session.tiers
         family, first = session.first_sight(tiers[0])
-        half = session.family()
-        head = half.at(tiers[0]).cut(len(half.at(tiers[0]).text) // 2)
-        begun = session.send(session.ask(head, label=f"half of {tiers[0].name}"), tier=tiers[0])
-        verdicts = [self._step(session, begun, half.at(tiers[0]), tiers[0])[0]]
+        added = int(tiers[0].tokens * ADDED_SHARE * session.calibration.chars_per_token)
+        verdicts = [self._step(session, first, family.at(tiers[0]).grown(added), tiers[0])[0]]
         before = first
         for tier in tiers[1:]:
             verdict, before = self._step(session, before, family.at(tier), tier)
@@ -44,8 +46,9 @@ class Append:
         if session.facts.recurrent:
             # The first visit of a divergence leaves the state there; the second, with another character
             # in the same place, is judged.
-            other = longer.struck(shared_chars(before.ask.text, session.ask(longer).text))
-            session.send(session.ask(other, label=f"{tier.name}, first visit"), tier=tier)
+            at = shared_chars(before.ask.text, session.ask(longer).text)
+            visit = session.ask(cut_after(longer.struck(at), at), label=f"{tier.name}, first visit")
+            session.send(visit, tier=tier)
         ask = session.ask(longer, label=f"{tier.name}, appended")
         done = session.send(ask, tier=tier)
         divergence = session.divergence(before.ask, ask)
@@ -62,7 +65,7 @@ class Append:
 
     def _timed(self, session: Session, tier: Tier) -> tuple[Exchange, Exchange]:
         """A new text read whole, and another one most of which was read before."""
-        whole, longer = session.family().at(tier), session.family().at(tier)
+        whole, longer = session.fresh(tier), session.fresh(tier)
         cold = session.send(session.ask(whole, label=f"{tier.name}, timed"), tier=tier)
         at = 9 * len(longer.text) // 10
         for text in (longer.cut(at), longer.struck(at)):

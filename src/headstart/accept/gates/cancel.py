@@ -136,7 +136,8 @@ class Cancel:
     needs: frozenset[Need] = frozenset()
 
     def run(self, session: Session) -> list[Verdict]:
-        tier = choose(session.tiers, session.calibration)
+        sizes = list(dict.fromkeys((session.small, *session.tiers)))
+        tier = choose(sizes, session.calibration, session.allowance)
         tried: list[list[Verdict]] = []
         for share in SHARES:
             tried.append(_attempt(session, tier, share))
@@ -171,7 +172,7 @@ def weighed(kept: Verdict, losses: int, doubt: Doubt | None) -> Verdict:
 
 def _timed(session: Session, tier: Tier) -> tuple[Exchange, Exchange]:
     """A new text read whole, and another again that was cut off near its end."""
-    whole, other = session.family().at(tier), session.family().at(tier)
+    whole, other = session.fresh(tier), session.fresh(tier)
     cold = session.send(session.ask(whole, label=f"{tier.name}, timed"), tier=tier)
     ask = session.ask(other, label=f"{tier.name}, timed, cut off")
     session.send(ask, tier=tier, cancel_after_s=LATEST_SHARE * cold.waited_s)
@@ -189,9 +190,14 @@ def settled(found: Sequence[Verdict]) -> bool:
     return kept.outcome is Outcome.PASS or bool(kept.outcome is Outcome.FAIL and shown and not by_clock)
 
 
-def choose(tiers: Sequence[Tier], calibration: Calibration) -> Tier:
-    """The smallest tier that takes long enough to read to be cut halfway; else the largest."""
-    long = [tier for tier in tiers if _reading_s(tier, calibration) >= LONG_ENOUGH_S]
+def choose(tiers: Sequence[Tier], calibration: Calibration, allowance: int) -> Tier:
+    """The smallest tier that takes long enough to read to be cut halfway, so that half of what was read is
+    more than a cache may lose; else the largest."""
+    long = [
+        tier
+        for tier in tiers
+        if _reading_s(tier, calibration) >= LONG_ENOUGH_S and SHARES[0] * tier.least / 2 > allowance
+    ]
     return long[0] if long else tiers[-1]
 
 
@@ -200,7 +206,7 @@ def _reading_s(tier: Tier, calibration: Calibration) -> float:
 
 
 def _attempt(session: Session, tier: Tier, share: float) -> list[Verdict]:
-    passage = session.family().at(tier)
+    passage = session.fresh(tier)
     after_s = max(0.02, share * _reading_s(tier, session.calibration))
     session.say(f"cancel: closing the connection after {after_s:.2f} s")
     ask = session.ask(passage, label=f"{tier.name}, cut off")

@@ -79,7 +79,7 @@ class Churn:
         sent: list[Exchange] = []
         for number in range(1, count + 1):
             session.say(f"unrelated prompt {number} of {count}")
-            passage = session.family().at(tier)
+            passage = session.fresh(tier)
             first = session.send(session.ask(passage, label=f"{tier.name}, unrelated {number}"), tier=tier)
             sent.append(first)
             if not first.ok:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headstart.accept.clock import far_apart
 from headstart.accept.exchange import Exchange
@@ -86,14 +86,14 @@ class ControlGate:
         return verdicts
 
     def _on(self, session: Session, tier: Tier) -> On:
-        passage = session.family().at(tier)
-        asks = [session.ask(passage, label=f"{tier.name}, cache on")]
-        asks += [
-            session.ask(passage, label=f"{tier.name}, cache on, again {number}")
+        family, cold = session.first_sight(tier)
+        # Other prompts or a new process may have cost the server this text since.
+        session.send(replace(cold.ask, label=f"{tier.name}, cache on"), tier=tier)
+        warm = [
+            session.send(replace(cold.ask, label=f"{tier.name}, cache on, again {number}"), tier=tier)
             for number in range(1, max(1, session.options.samples) + 1)
         ]
-        cold, *warm = [session.send(ask, tier=tier) for ask in asks]
-        return On(tier, passage, cold, warm)
+        return On(tier, family.at(tier), cold, warm)
 
     def _off(self, session: Session, baseline: Baseline, on: On) -> Off:
         tier, samples = on.tier, max(1, session.options.samples)

@@ -43,7 +43,7 @@ class Crash:
 
     def _settled(self, session: Session, control: Control) -> list[Verdict]:
         """Killed some seconds after its last reply: what was finished is due."""
-        planted = [survival.plant(session, tier, "before the kill") for tier in session.tiers]
+        planted = survival.plant_all(session, "before the kill")
         disk = survival.disk_stated(session)
         self.pause(SETTLE_S)
         session.say("killing the server (SIGKILL)")
@@ -67,8 +67,8 @@ class Crash:
 
     def _torn(self, session: Session, control: Control) -> list[Verdict]:
         """Killed at once after a reply, when it may be writing, and halfway through reading a prompt."""
-        tier = session.tiers[0]
-        whole = survival.plant(session, tier, "right before the kill")
+        tier = session.small
+        whole = survival.plant_new(session, tier, "right before the kill")
         half = self._interrupted(session, whole)
         session.say("killing the server (SIGKILL) while it works")
         problem = control.kill()
@@ -86,7 +86,7 @@ class Crash:
         return verdicts
 
     def _interrupted(self, session: Session, whole: Planted) -> Planted:
-        passage = session.family().at(whole.tier)
+        passage = session.fresh(whole.tier)
         ask = session.ask(passage, label=f"{whole.tier.name}, broken off by the kill")
         exchange = session.send(ask, tier=whole.tier, cancel_after_s=whole.before.waited_s / 2)
         return Planted(whole.tier, passage, ask, exchange)

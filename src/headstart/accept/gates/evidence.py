@@ -12,12 +12,14 @@ from typing import Any
 
 from headstart.accept import judge
 from headstart.accept.exchange import Ask, Counters, Exchange
-from headstart.accept.fixtures import Tier
+from headstart.accept.fixtures import Passage, Tier
 from headstart.accept.gates.trouble import trouble
 from headstart.accept.hits import metered_reuse
 from headstart.accept.judge import Answer, Calibration, Sameness, Warmth
 from headstart.accept.session import Session
 from headstart.accept.verdict import Figure, Outcome, Verdict
+
+TAIL_CHARS = 160
 
 
 def broken(
@@ -176,6 +178,11 @@ def restored(exchange: Exchange) -> int | None:
     """
     told = exchange.reused if exchange.reused is not None else metered_reuse(exchange)
     return None if told is None else max(0, told)
+
+
+def cut_after(passage: Passage, at: int) -> Passage:
+    """The passage to shortly after `at`, so that a prompt that only has to part there costs little."""
+    return passage.cut(min(len(passage.text), at + TAIL_CHARS))
 
 
 def prompt_length(session: Session, ask: Ask) -> int | None:

@@ -9,6 +9,7 @@ from statistics import mean
 from headstart.accept.exchange import Ask
 from headstart.accept.fixtures import Passage, Tier
 from headstart.accept.gates import Need
+from headstart.accept.gates.evidence import cut_after
 from headstart.accept.hits import joined, metered_reuse
 from headstart.accept.judge import Calibration, Reach, Step, gap, granularity
 from headstart.accept.session import Session, SweepPoint
@@ -16,8 +17,6 @@ from headstart.accept.verdict import Figure, Outcome, Verdict
 
 LARGEST_TOKENS = 20_000
 STEPS = (64, 256, 512, 1024, 2048, 4096, 8192)
-TAIL_CHARS = 160
-"""Text kept after an edit, so that a point costs little where the cache works."""
 HEAD_CHARS = 40
 """Edits begin after the salt's line."""
 AIMS = 6
@@ -109,7 +108,7 @@ def depths(head: int, most: int, count: int) -> list[int]:
 
 def edited(session: Session, whole: Passage, at: int, letter: str) -> Ask:
     """`whole` with one character changed at `at`, cut shortly after it, with a question of its own."""
-    passage = whole.struck(at, letter).cut(min(len(whole.text), at + TAIL_CHARS))
+    passage = cut_after(whole.struck(at, letter), at)
     return session.ask(passage, marker="EARLY", max_tokens=1, logprobs=0, label=f"edit at character {at}")
 
 

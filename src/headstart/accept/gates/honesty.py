@@ -24,10 +24,9 @@ class Honesty:
     needs: frozenset[Need] = frozenset()
 
     def run(self, session: Session) -> list[Verdict]:
-        tier = session.tiers[0]
-        family = session.family()
-        ask = session.ask(family.at(tier), label="first sight")
-        cold = session.send(ask, tier=tier)
+        tier = session.small
+        _, cold = session.first_sight(tier)
+        ask = cold.ask
         warm = session.send(replace(ask, label="streamed"), tier=tier)
         whole = session.send(replace(ask, stream=False, label="not streamed"), tier=tier)
         verdicts = [

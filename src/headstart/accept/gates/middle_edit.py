@@ -9,6 +9,7 @@ from headstart.accept.exchange import Exchange
 from headstart.accept.fixtures import Marker, Passage, Tier
 from headstart.accept.gates import Need
 from headstart.accept.gates.append import by_facts
+from headstart.accept.gates.evidence import cut_after
 from headstart.accept.hits import Hit, joined, judge_hit
 from headstart.accept.judge import Answer, Sameness
 from headstart.accept.session import Session
@@ -38,6 +39,7 @@ class MiddleEdit:
         if session.facts.recurrent:
             # A recurrent model may read a divergence once more on its first visit; the second is judged.
             visit = old.edited(marker.name, other_value(marker.value, 2))
+            visit = cut_after(visit, marker.at + len(marker.value))
             session.send(session.ask(visit, marker=marker.name, label=f"{tier.name}, first visit"), tier=tier)
         new = old.edited(marker.name, other_value(marker.value, 1))
         ask = session.ask(new, marker=marker.name, label=f"{tier.name}, edited")
@@ -69,7 +71,7 @@ class MiddleEdit:
 
     def _timed(self, session: Session, tier: Tier, *, back: bool) -> tuple[Exchange, Exchange]:
         """A new text read whole, and the same edited near its end, or that one after the edit."""
-        text = session.family().at(tier)
+        text = session.fresh(tier)
         at = 9 * len(text.text) // 10
         texts = [text, text.struck(at, "q"), text if back else text.struck(at, "z")]
         cold, _, done = [

@@ -78,7 +78,7 @@ class ModelSwitch:
         return self._switch(session, session.tiers[0], own or "the first model", other)
 
     def _switch(self, session: Session, tier: Tier, own: str, other: str) -> list[Verdict]:
-        passage = session.family().at(tier)
+        passage = session.fresh(tier)
         a_first = self._send(session, tier, passage, None, "A")
         a_warm = self._send(session, tier, passage, None, "A again")
         failed = broken(self.name, (a_first, a_warm), tier)

@@ -107,12 +107,12 @@ class MustMiss:
     def run(self, session: Session) -> list[Verdict]:
         if not session.tiers:
             return [Verdict(self.name, Outcome.INCONCLUSIVE, "no tier fits into the server's context")]
-        tier = session.tiers[0]
-        known = self._twice(session, tier, "known", {})
+        tier = session.small
+        known = self._known(session, tier)
         failed = broken(self.name, (known.first, known.again), tier)
         if failed:
             return [failed]
-        other, first_word = session.family().at(tier), known.passage.changed_at(0)
+        other, first_word = session.fresh(tier), known.passage.changed_at(0)
         sent = [
             self._send(session, tier, known, other, Change("other text", "another text")),
             self._send(session, tier, known, first_word, Change(FIRST_WORD, "another first word")),
@@ -130,14 +130,20 @@ class MustMiss:
             verdicts.append(Verdict(self.name, Outcome.UNSUPPORTED, reason, tier.name, "adapter or option"))
         return verdicts
 
+    def _known(self, session: Session, tier: Tier) -> Known:
+        family, first = session.first_sight(tier)
+        return self._again(session, tier, family.at(tier), first, "known")
+
     def _twice(self, session: Session, tier: Tier, label: str, options: Mapping[str, Any]) -> Known:
-        passage = session.family().at(tier)
+        passage = session.fresh(tier)
         ask = with_options(session.ask(passage, label=f"{tier.name}, {label}"), options)
-        first = session.send(ask, tier=tier)
-        again = session.send(replace(ask, label=f"{ask.label}, again"), tier=tier)
+        return self._again(session, tier, passage, session.send(ask, tier=tier), label)
+
+    def _again(self, session: Session, tier: Tier, passage: Passage, first: Exchange, label: str) -> Known:
+        again = session.send(replace(first.ask, label=f"{tier.name}, {label}, again"), tier=tier)
         reuse = reuse_of(again, session.calibration, tier.least)
         hit = kept(reuse, None, session.allowance, session.head_tokens)
-        return Known(passage, ask, first, again, hit)
+        return Known(passage, first.ask, first, again, hit)
 
     def _send(self, session: Session, tier: Tier, known: Known, passage: Passage, change: Change) -> Sent:
         ask = session.ask(passage, label=f"{tier.name}, {change.words}", model=change.model)
@@ -179,7 +185,7 @@ class MustMiss:
         )
 
     def _timed(self, session: Session, tier: Tier) -> tuple[Exchange, Exchange]:
-        text = session.family().at(tier)
+        text = session.fresh(tier)
         cold, other = [
             session.send(session.ask(one, label=f"{tier.name}, timed"), tier=tier)
             for one in (text, text.changed_at(0))

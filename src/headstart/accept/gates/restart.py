@@ -25,7 +25,7 @@ class Restart:
             return [Verdict(self.name, Outcome.UNSUPPORTED, reason)]
         if not session.tiers:
             return [Verdict(self.name, Outcome.INCONCLUSIVE, "no tier fits into the server's context")]
-        planted = [survival.plant(session, tier, "before the restart") for tier in session.tiers]
+        planted = survival.plant_all(session, "before the restart")
         disk, before = survival.disk_stated(session), session.counters()
         session.say("restarting the server")
         problem = control.restart()

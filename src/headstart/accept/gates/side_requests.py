@@ -123,8 +123,8 @@ class SideRequests:
     needs: frozenset[Need] = frozenset()
 
     def run(self, session: Session) -> list[Verdict]:
-        family = session.family()
-        return [_tier(session, tier, family.at(tier).text) for tier in session.tiers]
+        known = [(tier, session.first_sight(tier)[0]) for tier in session.tiers]
+        return [_tier(session, tier, family.at(tier).text) for tier, family in known]
 
 
 def _tier(session: Session, tier: Tier, text: str) -> Verdict:
@@ -143,7 +143,7 @@ def _tier(session: Session, tier: Tier, text: str) -> Verdict:
 
 def _timed(session: Session, tier: Tier) -> tuple[Exchange, Exchange]:
     """The first turn of a new conversation, and its turn after the side requests."""
-    opened, talk = _conversation(session, tier, session.family().at(tier).text)
+    opened, talk = _conversation(session, tier, session.fresh(tier).text)
     return opened, opened if talk is None else talk[2].exchange
 
 

@@ -79,13 +79,22 @@ def disk_stated(session: Session) -> bool | None:
     return keeps_on_disk({**session.facts.cache, **now.cache}, session.counters())
 
 
+def plant_all(session: Session, label: str) -> list[Planted]:
+    """A new text of the small size, and a known one of every tier beside it."""
+    new = session.small
+    known = [tier for tier in session.tiers if tier != new]
+    return [plant_new(session, new, label), *(plant(session, tier, label) for tier in known)]
+
+
+def plant_new(session: Session, tier: Tier, label: str) -> Planted:
+    """A text that the server sees for the first time, so that it has been in memory only."""
+    passage = session.fresh(tier)
+    ask = session.ask(passage, label=f"{tier.name}, {label}")
+    return Planted(tier, passage, ask, session.send(ask, tier=tier))
+
+
 def plant(session: Session, tier: Tier, label: str) -> Planted:
-    """A text of `tier` that the server has just seen: a new one for the smallest tier, so that it has
-    been in memory only; for larger ones the one read before, seen once more."""
-    if tier == session.tiers[0]:
-        passage = session.family().at(tier)
-        ask = session.ask(passage, label=f"{tier.name}, {label}")
-        return Planted(tier, passage, ask, session.send(ask, tier=tier))
+    """The text of `tier` that was read before, seen once more."""
     family, first = session.first_sight(tier)
     passage = family.at(tier)
     ask = session.ask(passage, label=f"{tier.name}, {label}")
