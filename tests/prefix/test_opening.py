@@ -236,3 +236,15 @@ def test_a_file_that_lies_elsewhere_or_is_called_otherwise_bears_no_row_out(plac
     report, shelf = opened(store)
     assert (report.entries, report.missing, report.adopted, report.unusable) == (2, 1, 0, 0)
     assert SECOND.key not in shelf and moved.exists()
+
+
+@pytest.mark.parametrize(
+    "damage", ["nbytes='some'", "hits=9e999", "nbytes=9e999", "used_s='never'", "kind=7"]
+)
+def test_a_row_that_cannot_be_has_the_catalog_made_anew(damage: str, store: Path) -> None:
+    with sqlite3.connect(store / CATALOG) as db:
+        db.execute(f"UPDATE entries SET {damage} WHERE key=?", (SECOND.key,))
+    db.close()
+    report, _ = opened(store)
+    assert (report.rebuilt, report.entries, report.adopted) == (True, 3, 3)
+    assert set(rows(store)) == {FIRST.key, SECOND.key, OTHER.key}
