@@ -217,3 +217,34 @@ def test_a_store_that_cannot_be_opened_says_what_to_do(
     monkeypatch.setattr(ssd.SsdFiles, "names", refuse)
     with pytest.raises(ConfigError, match="--ssd-cache-dir"):
         opened(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "place", ["{other}/{name}", "{first}{second}/{name}", "{first}/{upper}", "{first}/{name}x"]
+)
+def test_a_file_that_lies_elsewhere_or_is_called_otherwise_bears_no_row_out(place: str, store: Path) -> None:
+    """And it is left alone: it is not the store's."""
+    path = path_of(store, SECOND)
+    name, stem = path.name, SECOND.key.hex()
+    other = f"{(SECOND.key[0] + 1) % 256:02x}"
+    upper = stem.upper() + path.suffix
+    assert upper != name
+    where = place.format(other=other, first=stem[:2], second=stem[2:4], name=name, upper=upper)
+    moved = path.parent.parent / where
+    moved.parent.mkdir(exist_ok=True)
+    path.rename(moved)
+    report, shelf = opened(store)
+    assert (report.entries, report.missing, report.adopted, report.unusable) == (2, 1, 0, 0)
+    assert SECOND.key not in shelf and moved.exists()
+
+
+@pytest.mark.parametrize(
+    "damage", ["nbytes='some'", "hits=9e999", "nbytes=9e999", "used_s='never'", "kind=7"]
+)
+def test_a_row_that_cannot_be_has_the_catalog_made_anew(damage: str, store: Path) -> None:
+    with sqlite3.connect(store / CATALOG) as db:
+        db.execute(f"UPDATE entries SET {damage} WHERE key=?", (SECOND.key,))
+    db.close()
+    report, _ = opened(store)
+    assert (report.rebuilt, report.entries, report.adopted) == (True, 3, 3)
+    assert set(rows(store)) == {FIRST.key, SECOND.key, OTHER.key}

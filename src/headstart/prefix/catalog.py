@@ -110,8 +110,8 @@ class Catalog:
             rows = self._db.execute(f"SELECT {_COLUMNS} FROM entries")
             for key, space, kind, parent, level, tokens, canonical, stop, nbytes, hits, used_s in rows:
                 head = Head(_KINDS[kind], names[space], parent, tokens, level, bool(canonical), stop)
-                yield Listed(key, head, nbytes, int(hits), float(used_s))
-        except (sqlite3.Error, KeyError, IndexError, TypeError, ValueError) as error:
+                yield Listed(key, head, int(nbytes), int(hits), float(used_s))
+        except (sqlite3.Error, LookupError, TypeError, ValueError, OverflowError) as error:
             raise CatalogDamagedError(str(error)) from error
 
     def put(self, entries: Iterable[Listed]) -> None:

@@ -31,11 +31,21 @@ class FoundFile(NamedTuple):
 
 
 class Names(NamedTuple):
-    """Names of entries by namespace and key, each with whether a regular file has it, and what writes
-    that were broken off have left. Sizes are not looked up: that takes four times as long."""
+    """File names by namespace, each with whether a regular file has it, and what writes that were broken
+    off have left. Not every name is that of an entry, see `entry_keys`. Sizes are not looked up: that takes
+    four times as long."""
 
-    entries: dict[bytes, dict[bytes, bool]]
+    entries: dict[bytes, dict[str, bool]]
     temporary: list[Path]
+
+    def entry_keys(self) -> Iterator[tuple[bytes, bytes]]:
+        """Namespace and key of everything that has the name of an entry."""
+        for namespace, files in self.entries.items():
+            for name in files:
+                if name.endswith(SUFFIX):
+                    key = _hex(name.removesuffix(SUFFIX))
+                    if key is not None:
+                        yield namespace, key
 
 
 class Scan(NamedTuple):
@@ -52,12 +62,13 @@ def entry_path(directory: Path, namespace: bytes, key: bytes) -> Path:
 
 
 def names(directory: Path) -> Names:
-    """Everything that has the name of an entry, and all temporary files."""
+    """Everything that may have the name of an entry and lies where that belongs, and all temporary files."""
     names = Names({}, [])
     for namespace, folder in hex_folders(directory):
         entries = names.entries.setdefault(namespace, {})
         for first, inner in hex_folders(folder):
-            _names_in(inner, first, entries, names.temporary)
+            if len(first) == 1:
+                _names_in(inner, entries, names.temporary)
     return names
 
 
@@ -73,21 +84,19 @@ def scan(directory: Path) -> Scan:
     """All that has the name of an entry, with sizes and times, and all temporary files."""
     known = names(directory)
     scan = Scan([], known.temporary)
-    for namespace, keys in known.entries.items():
-        for key in keys:
-            with contextlib.suppress(FileNotFoundError):
-                scan.entries.append(found_at(directory, namespace, key))
+    for namespace, key in known.entry_keys():
+        with contextlib.suppress(FileNotFoundError):
+            scan.entries.append(found_at(directory, namespace, key))
     return scan
 
 
-def _names_in(folder: Path, first: bytes, entries: dict[bytes, bool], temporary: list[Path]) -> None:
+def _names_in(folder: Path, entries: dict[str, bool], temporary: list[Path]) -> None:
+    first = folder.name
     with os.scandir(folder) as found:
         for one in found:
             name = one.name
-            if name.endswith(SUFFIX) and not name.startswith(TEMPORARY):
-                key = _hex(name[: -len(SUFFIX)])
-                if key is not None and key.startswith(first):
-                    entries[key] = one.is_file(follow_symlinks=False)
+            if name.startswith(first):
+                entries[name] = one.is_file(follow_symlinks=False)
             elif name.startswith(TEMPORARY):
                 temporary.append(Path(one.path))
 

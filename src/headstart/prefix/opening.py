@@ -20,14 +20,14 @@ from pathlib import Path
 from headstart.errors import ConfigError
 from headstart.prefix import seal
 from headstart.prefix.catalog import Catalog, CatalogDamagedError, Listed
-from headstart.prefix.listing import FoundFile, Names
+from headstart.prefix.listing import SUFFIX, FoundFile, Names
 from headstart.prefix.report import Reason
 from headstart.prefix.shelf import Shelf
 from headstart.prefix.ssd import CATALOG, SsdFiles, StoreFileError
 
 log = logging.getLogger(__name__)
 
-_NOTHING: dict[bytes, bool] = {}
+_NOTHING: dict[str, bool] = {}
 
 Progress = Callable[[str, int, int], None]
 """Called with what is being done, how many are done, and how many there are."""
@@ -105,7 +105,7 @@ def _open(
     gone: list[bytes] = []
     if not sealed:
         known, gone = _borne_out(rows, names, files if check_sizes else None)
-    new = [(space, key) for space, keys in names.entries.items() for key in keys]
+    new = list(names.entry_keys())
     read = _read_heads(files, new, progress)
     stray = shelf.load([*known, *read.listed])
     adopted = [listed for listed in read.listed if listed.key in shelf]
@@ -175,19 +175,17 @@ def _borne_out(
     known, gone = [], []
     for row in rows:
         here = names.entries.get(row.head.namespace, _NOTHING)
-        if here.get(row.key) and _named_right(row) and (sizes is None or _of_its_size(row, sizes)):
-            del here[row.key]
+        try:
+            name = row.key.hex() + SUFFIX
+            right = here.get(name) and row.head.key == row.key
+        except (AttributeError, TypeError):  # a damaged catalog may hold anything
+            right = False
+        if right and (sizes is None or _of_its_size(row, sizes)):
+            del here[name]
             known.append(row)
         else:
             gone.append(row.key)
     return known, gone
-
-
-def _named_right(row: Listed) -> bool:
-    try:
-        return row.head.key == row.key
-    except TypeError:  # a damaged catalog may hold anything
-        return False
 
 
 def _of_its_size(row: Listed, files: SsdFiles) -> bool:
