@@ -50,7 +50,7 @@ def test_numbers_and_bytes() -> None:
         ("read_s_per_token", 0.0015, ("read", "1.5 ms a token")),
         ("entry_bytes", 2048, ("entry", "2.0 KB")),
         ("took_ms", 250, ("took", "250 ms")),
-        ("decode_tokens_per_second", 41.2, ("decode", "41.2 tokens/s")),
+        ("decode_tokens_per_s", 41.2, ("decode", "41.2 tokens/s")),
         ("reused_tokens", None, ("reused", "not known")),
         ("streamed", True, ("streamed", "yes")),
         ("detail", "a\x1bb", ("detail", "a\\x1bb")),

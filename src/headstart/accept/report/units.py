@@ -103,8 +103,8 @@ def _tokens(value: float) -> str:
 _UNITS: Final[Mapping[str, Callable[[float], str]]] = {
     "_s_per_turn": lambda value: f"{seconds(value)} a turn",
     "_s_per_token": lambda value: f"{seconds(value)} a token",
-    "_tokens_per_second": lambda value: f"{number(value)} tokens/s",
-    "_per_second": lambda value: f"{number(value)}/s",
+    "_tokens_per_s": lambda value: f"{number(value)} tokens/s",
+    "_per_s": lambda value: f"{number(value)}/s",
     "_tokens": _tokens,
     "_bytes": memory,
     "_ms": lambda value: seconds(value / 1000),
