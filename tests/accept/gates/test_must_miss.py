@@ -175,5 +175,13 @@ def test_without_a_tier_nothing_is_shown() -> None:
 def test_a_server_without_a_cache_is_not_passed() -> None:
     session = Scripted(holds=1)
     session.options = replace(session.options, tiers=TIERS[:1])
-    session.bent["1k, known, again"] = {"reused": 0}
+    session.bent["1k, known"] = {"reused": 0}
     assert set(outcomes(session).values()) == {Outcome.INCONCLUSIVE, Outcome.UNSUPPORTED}
+
+
+def test_a_known_prompt_that_was_pushed_out_meanwhile_is_read_and_asked_again() -> None:
+    """A cache of a few prompts has dropped what an earlier gate read."""
+    session = Scripted(holds=1)
+    session.first_sight(session.small)
+    session.send(session.ask(session.fresh(session.small), label="of another gate"))
+    assert list(outcomes(session).values()) == [Outcome.PASS, Outcome.PASS, Outcome.UNSUPPORTED]

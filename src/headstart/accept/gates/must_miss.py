@@ -132,7 +132,12 @@ class MustMiss:
 
     def _known(self, session: Session, tier: Tier) -> Known:
         family, first = session.first_sight(tier)
-        return self._again(session, tier, family.at(tier), first, "known")
+        passage = family.at(tier)
+        known = self._again(session, tier, passage, first, "known")
+        if known.hit is not Kept.NONE:
+            return known
+        # Gates before this one may have pushed it out of a small cache. Now it was read anew.
+        return self._again(session, tier, passage, known.again, "known once more")
 
     def _twice(self, session: Session, tier: Tier, label: str, options: Mapping[str, Any]) -> Known:
         passage = session.fresh(tier)
