@@ -166,7 +166,7 @@ def main() -> None:
     parser.add_argument("--sizes", default="10000,100000,1000000")
     parser.add_argument("--repeats", type=int, default=30)
     parser.add_argument("--memory-blocks", type=int, default=200_000)
-    parser.add_argument("--out", type=Path, default=Path("bench/results/prefix_index.json"))
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "prefix_index.json")
     options = parser.parse_args()
     result: dict[str, Any] = {
         "machine": machine(),
