@@ -94,7 +94,7 @@ SERVERS: dict[str, Served] = {
     "headstart-gemma3-32k": Served("8k,32k", headstart("gemma3"), headstart("gemma3", "--no-cache")),
     "llama-server-smollm2": Served("8k", llama_server("smollm2"), llama_server("smollm2", "no-cache")),
     "llama-server-gemma3": Served("8k", llama_server("gemma3"), llama_server("gemma3", "no-cache")),
-    "llama-cpp-python-smollm2": Served("8k", llama_cpp_python("smollm2", 8192)),
+    "llama-cpp-python-gemma3": Served("8k", llama_cpp_python("gemma3", 8192)),
     "mlx-lm-tiny": Served("8k", mlx_lm),
 }
 

@@ -57,7 +57,7 @@ def make_store(directory: Path, blocks: int) -> None:
             tokens = rng.integers(0, 1 << 17, BLOCK_TOKENS).astype(np.int32)
             head = Head(EntryKind.BLOCK, NAMESPACE, parent, bytes(token_bytes(tokens)), level + 1)
             size = files.write(head, state)
-            catalog.put([Listed(head.key, head, size, 0, time.time())])
+            catalog.put([Listed.of(head.key, head, size, 0, time.time())])
             parent, level, left = head.key, level + 1, left - 1
         return parent, level
 

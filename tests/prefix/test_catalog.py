@@ -21,11 +21,11 @@ from tests.prefix.disk import listing
 
 def row(number: int, *, namespace: bytes = b"n" * 48, level: int = 1, used_s: float = 5.5) -> Listed:
     head = Head(EntryKind.BLOCK, namespace, namespace, number.to_bytes(4, "big"), level, number % 2 == 0)
-    return Listed(head.key, head, 100 + number, number, used_s)
+    return Listed.of(head.key, head, 100 + number, number, used_s)
 
 
 MARK_HEAD = Head(EntryKind.CHECKPOINT, b"o" * 48, b"p" * 32, b"abcd", 3, True, "grid")
-MARK = Listed(MARK_HEAD.key, MARK_HEAD, 9, 0, 1.0)
+MARK = Listed.of(MARK_HEAD.key, MARK_HEAD, 9, 0, 1.0)
 
 
 def test_rows_come_back(tmp_path: Path) -> None:
@@ -251,6 +251,6 @@ def test_a_row_takes_no_more_room_than_the_budget_counts_for_it(tmp_path: Path) 
     catalog = Catalog(path)
     for _ in range(entries):
         head = Head(EntryKind.BLOCK, b"n" * 48, rng.randbytes(32), rng.randbytes(tokens), 1)
-        catalog.put([Listed(head.key, head, 9, 0, 1.0)])
+        catalog.put([Listed.of(head.key, head, 9, 0, 1.0)])
     catalog.close()
     assert path.stat().st_size <= entries * disk_bytes(0, tokens)

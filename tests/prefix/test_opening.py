@@ -146,7 +146,7 @@ def test_a_damaged_catalog_goes_with_its_log(late: bool, read_only: bool, store:
 def test_the_log_of_a_damaged_catalog_does_not_bring_its_rows_back(tmp_path: Path, store: Path) -> None:
     """As a kill leaves it: all that was committed is in the log."""
     catalog = Catalog(tmp_path / CATALOG)
-    catalog.put([Listed(b"of old", FIRST, 1, 0, 1.0)])
+    catalog.put([Listed.of(b"of old", FIRST, 1, 0, 1.0)])
     catalog.commit()
     log = (tmp_path / (CATALOG + "-wal")).read_bytes()
     catalog.close()

@@ -32,7 +32,7 @@ def chain(
     for at in range(0, len(tokens), block_tokens):
         data = bytes(token_bytes(tokens[at : at + block_tokens]))
         head = Head(EntryKind.BLOCK, namespace, parent, data, len(rows) + 1)
-        rows.append(Listed(head.key, head, SIZE, 0, used_s))
+        rows.append(Listed.of(head.key, head, SIZE, 0, used_s))
         parent = head.key
     return rows
 
@@ -46,7 +46,7 @@ def mark(
     used_s: float = 1.0,
 ) -> Listed:
     head = Head(kind, MY, parent, bytes(token_bytes(tokens)), 1, False, stop)
-    return Listed(head.key, head, SIZE, 0, used_s)
+    return Listed.of(head.key, head, SIZE, 0, used_s)
 
 
 def length(shelf: Shelf, tokens: TokenRun, namespace: bytes = MY) -> int:
@@ -65,9 +65,32 @@ def check(shelf: Shelf) -> None:
     blocks = [node for node in nodes if node.level]
     marks = [m for n in nodes if n.marks for m in [*n.marks.checkpoints, *n.marks.logits]]
     assert (shelf.blocks, shelf.marks, len(shelf)) == (len(blocks), len(marks), len(blocks) + len(marks))
-    assert shelf.used_bytes == sum(shelf._sizes.values())
+    used = 0
     for entry in [*blocks, *marks]:
         assert isinstance(entry.payload, OnDisk) and entry.payload.key in shelf
+        used += entry.payload.nbytes
+    assert shelf.used_bytes == used
+
+
+def test_an_entry_under_other_tokens_than_its_key_says_is_found_out() -> None:
+    rows = [*chain(counting(0, 12)), mark(chain(counting(0, 4))[0].key, run(4, 5))]
+    sound = Shelf(BLOCK)
+    sound.load(rows)
+    for damaged in range(4):
+        shelf = Shelf(BLOCK)
+        other = bytes(token_bytes(run(99, *range(99, 99 + len(rows[damaged].tokens) // 4 - 1))))
+        shelf.load([row._replace(tokens=other) if n == damaged else row for n, row in enumerate(rows)])
+        last, wrong = shelf.block(rows[2].key), shelf.block(rows[damaged].key)
+        assert last is not None and shelf.first_wrong(last) is wrong
+    for row in rows:
+        entry = sound.block(row.key)
+        assert entry is None or sound.first_wrong(entry) is None
+    (first,) = (node for node in (sound.block(rows[0].key),) if node is not None)
+    assert first.marks is not None
+    (logits,) = first.marks.logits
+    assert sound.first_wrong(logits) is None
+    logits.tail = bytes(token_bytes(run(4, 6)))
+    assert sound.first_wrong(logits) is logits
 
 
 def test_the_order_of_the_rows_is_of_no_matter() -> None:

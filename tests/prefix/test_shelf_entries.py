@@ -31,7 +31,7 @@ def test_what_is_known_of_an_entry(canonical: bool) -> None:
     """Whether it was announced or was there from the start."""
     (row,) = chain(counting(0, 4))
     rows = [row, mark(MY, run(0)), mark(MY, run(0), kind=CHECKPOINT, stop="message")]
-    rows = [one._replace(head=one.head._replace(canonical=canonical)) for one in rows]
+    rows = [one._replace(canonical=canonical) for one in rows]
     loaded, added = shelf_of(*rows), Shelf(BLOCK)
     for one in rows:
         assert added.add(one.head, SIZE) is not None
@@ -67,7 +67,7 @@ def test_a_block_that_grew_has_the_uses_of_the_shorter_one() -> None:
 
 def test_a_block_without_tokens_is_stray() -> None:
     (row,) = chain(counting(0, 4))
-    empty = row._replace(head=row.head._replace(tokens=b""))
+    empty = row._replace(tokens=b"")
     assert Shelf(BLOCK).load([empty]) == [empty]
 
 

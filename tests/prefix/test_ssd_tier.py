@@ -24,6 +24,7 @@ from headstart.errors import ConfigError
 from headstart.prefix import ssd_tier
 from headstart.prefix.block import StateLayout
 from headstart.prefix.cache import NoMatch
+from headstart.prefix.catalog import Catalog, Listed
 from headstart.prefix.faults import FileFaults, Step
 from headstart.prefix.keys import token_bytes
 from headstart.prefix.listing import TEMPORARY
@@ -201,12 +202,28 @@ def test_whatever_the_catalog_says_the_files_decide(name: str, layout: StateLayo
         assert disk.tier.opened.adopted == disk.tier.opened.missing == 0, "put right for good"
 
 
-def test_canonical_rows_are_known_by_their_file_alone(tmp_path: Path) -> None:
+FORGERIES: dict[str, Callable[[Listed], Listed]] = {
+    "said to be canonical": lambda row: row._replace(canonical=True),
+    "other tokens": lambda row: row._replace(tokens=bytes(token_bytes(run(9, 9, 9, 9)))),
+    "another parent": lambda row: row._replace(parent=MY),
+}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_a_row_whose_checksum_holds_is_not_believed_either(forgery: str, tmp_path: Path) -> None:
+    """Neither what it says nor what comes after it is used, for any prompt."""
     with Disk(tmp_path) as disk:
-        disk.put(counting(0, 8))
-    change_rows("UPDATE entries SET canonical=1")(tmp_path)
+        disk.put(counting(0, 16))
+    catalog = Catalog(tmp_path / CATALOG)
+    (row,) = (row for row in catalog.listed() if row.level == 2)
+    catalog.put([FORGERIES[forgery](row)])
+    catalog.close()
     with Disk(tmp_path) as disk:
-        assert disk.restored(counting(0, 9)) == 0
+        assert disk.restored(glue(counting(0, 4), run(9, 9, 9, 9), counting(8, 17))) == 4
+        assert disk.restored(glue(counting(4, 8), run(1, 2, 3))) == 0
+        assert disk.restored(counting(0, 17)) == 4
+    with Disk(tmp_path) as disk:
+        assert disk.restored(counting(0, 17)) == 4, "and it is forgotten for good"
 
 
 def test_canonical_rows_alone_are_saved_where_no_others_are_used(tmp_path: Path) -> None:

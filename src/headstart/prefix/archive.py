@@ -57,8 +57,8 @@ def in_order(entries: Iterable[Listed]) -> list[Listed]:
     """`entries` so that each comes after those it needs: a mark needs the block its position lies in."""
 
     def rank(entry: Listed) -> tuple[bytes, int, bool, bytes]:
-        is_mark = entry.head.kind is not EntryKind.BLOCK
-        return entry.head.namespace, entry.head.level + is_mark, is_mark, entry.key
+        is_mark = entry.kind is not EntryKind.BLOCK
+        return entry.namespace, entry.level + is_mark, is_mark, entry.key
 
     return sorted(entries, key=rank)
 
@@ -129,7 +129,7 @@ def _note(head: Head, blocks: dict[bytes, list[bytes]]) -> None:
 
 
 def _file_bytes(files: SsdFiles, entry: Listed) -> bytes:
-    head, tensors = files.read(entry.head.namespace, entry.key, entry.head.kind)
+    head, tensors = files.read(entry.namespace, entry.key, entry.kind)
     return b"".join(part if isinstance(part, bytes) else part.tobytes() for part in encode(head, tensors))
 
 

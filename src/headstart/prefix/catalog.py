@@ -1,8 +1,10 @@
 """The list of what an SSD store holds, in SQLite. A cache of the files: lost or damaged, it is made
 anew from them.
 
-One row an entry. The last use and the number of uses are known only here; a rebuilt catalog has the
-files' times instead. Journal mode is WAL, so a killed process leaves a catalog that opens.
+One row an entry, with a checksum of all that says which state it is: one damaged row condemns the catalog.
+That is cheap, and no proof of anything; whoever uses an entry checks its key. The last use and the number of
+uses are known only here; a rebuilt catalog has the files' times instead. Journal mode is WAL, so a killed
+process leaves a catalog that opens.
 """
 
 from __future__ import annotations
@@ -14,11 +16,13 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
+from zlib import crc32
 
 from headstart.prefix.blockfile import EntryKind, Head
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 _CHECKPOINT_PAGES = 256
+_32_BITS = 0xFFFFFFFF
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS namespaces (id INTEGER PRIMARY KEY, name BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS entries (
@@ -32,13 +36,14 @@ CREATE TABLE IF NOT EXISTS entries (
     stop TEXT NOT NULL,
     nbytes INTEGER NOT NULL,
     hits INTEGER NOT NULL,
-    used_s REAL NOT NULL
+    used_s REAL NOT NULL,
+    checksum INTEGER NOT NULL
 );
 """
 """A row has a rowid, so that rows lie packed in the order they came; in a tree by key, each of this size
 would take an overflow page of its own."""
 _KINDS = (EntryKind.BLOCK, EntryKind.CHECKPOINT, EntryKind.LOGITS)
-_COLUMNS = "key, namespace, kind, parent, level, tokens, canonical, stop, nbytes, hits, used_s"
+_COLUMNS = "key, namespace, kind, parent, level, tokens, canonical, stop, nbytes, hits, used_s, checksum"
 
 
 class CatalogDamagedError(Exception):
@@ -46,13 +51,28 @@ class CatalogDamagedError(Exception):
 
 
 class Listed(NamedTuple):
-    """One stored entry. `nbytes`: size of its file. `used_s`: Unix time of its last use."""
+    """One stored entry: its key, what it is (see `Head`), the size of its file, how often it was used, and
+    the Unix time of its last use. Flat, because a large store makes many at its start."""
 
     key: bytes
-    head: Head
+    kind: EntryKind
+    namespace: bytes
+    parent: bytes
+    tokens: bytes
+    level: int
+    canonical: bool
+    stop: str
     nbytes: int
     hits: int
     used_s: float
+
+    @classmethod
+    def of(cls, key: bytes, head: Head, nbytes: int, hits: int, used_s: float) -> Listed:
+        return cls(key, *head, nbytes, hits, used_s)
+
+    @property
+    def head(self) -> Head:
+        return Head(*self[1:8])
 
 
 class Catalog:
@@ -108,16 +128,30 @@ class Catalog:
         names = {number: name for name, number in self._namespaces.items()}
         try:
             rows = self._db.execute(f"SELECT {_COLUMNS} FROM entries")
-            for key, space, kind, parent, level, tokens, canonical, stop, nbytes, hits, used_s in rows:
-                head = Head(_KINDS[kind], names[space], parent, tokens, level, bool(canonical), stop)
-                yield Listed(key, head, int(nbytes), int(hits), float(used_s))
+            for key, space, kind, parent, level, tokens, canonical, stop, nbytes, hits, used_s, told in rows:
+                if _checksum(key, parent, tokens, (level, space, kind, canonical)) != told:
+                    raise CatalogDamagedError("a row is not what was written")
+                name, what = names[space], _KINDS[kind]
+                yield Listed(
+                    key,
+                    what,
+                    name,
+                    parent,
+                    tokens,
+                    level,
+                    bool(canonical),
+                    stop,
+                    int(nbytes),
+                    int(hits),
+                    float(used_s),
+                )
         except (sqlite3.Error, LookupError, TypeError, ValueError, OverflowError) as error:
             raise CatalogDamagedError(str(error)) from error
 
     def put(self, entries: Iterable[Listed]) -> None:
         """Adds or replaces rows."""
         self._db.executemany(
-            f"INSERT OR REPLACE INTO entries ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?)",
+            f"INSERT OR REPLACE INTO entries ({_COLUMNS}) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)",
             (self._row(entry) for entry in entries),
         )
 
@@ -128,10 +162,11 @@ class Catalog:
             cursor = self._db.execute("INSERT INTO namespaces (name) VALUES (?)", (head.namespace,))
             assert cursor.lastrowid is not None
             space = self._namespaces[head.namespace] = cursor.lastrowid
+        kind = _KINDS.index(head.kind)
         return (
             entry.key,
             space,
-            _KINDS.index(head.kind),
+            kind,
             head.parent,
             head.level,
             head.tokens,
@@ -140,6 +175,7 @@ class Catalog:
             entry.nbytes,
             entry.hits,
             entry.used_s,
+            _checksum(entry.key, head.parent, head.tokens, (head.level, space, kind, head.canonical)),
         )
 
     def remove(self, keys: Iterable[bytes]) -> None:
@@ -166,6 +202,13 @@ class Catalog:
     def _drop_copy(self) -> None:
         if self._copy is not None:
             self._copy.cleanup()
+
+
+def _checksum(key: bytes, parent: bytes, tokens: bytes, numbers: tuple[int, int, int, int]) -> int:
+    """CRC-32 of key, parent and tokens, begun with level, namespace, kind and canonical."""
+    level, space, kind, canonical = numbers
+    begin = (level << 16) + (space << 3) + (kind << 1) + canonical & _32_BITS
+    return crc32(tokens, crc32(parent, crc32(key, begin)))
 
 
 def _copied(path: Path, folder: Path) -> Path:

@@ -81,7 +81,7 @@ def forest(entries: Iterable[Listed]) -> Forest:
         head = mark.head
         siblings = trees.children.get(head.parent, [])
         at = bisect_left(siblings, head.tokens, key=_tokens)
-        if at < len(siblings) and siblings[at].head.tokens.startswith(head.tokens):
+        if at < len(siblings) and siblings[at].tokens.startswith(head.tokens):
             trees.marks.setdefault(head.parent, {}).setdefault(head.tokens, []).append(mark)
         else:
             trees.stray.append(mark)
@@ -103,7 +103,7 @@ def conversations(trees: Forest) -> Iterator[Conversation]:
 
 def _path(trees: Forest, leaf: Listed) -> tuple[Listed, ...]:
     path = [leaf]
-    while (parent := trees.blocks.get(path[-1].head.parent)) is not None:
+    while (parent := trees.blocks.get(path[-1].parent)) is not None:
         path.append(parent)
     return tuple(reversed(path))
 
@@ -113,7 +113,7 @@ def _marks(trees: Forest, lengths: dict[bytes, list[int]], path: tuple[Listed, .
     they hang on."""
     found: list[Listed] = []
     for block in path:
-        parent, tokens = block.head.parent, block.head.tokens
+        parent, tokens = block.parent, block.tokens
         for length in lengths.get(parent, ()):
             if length <= len(tokens):
                 found += trees.marks[parent].get(tokens[:length], ())
@@ -125,10 +125,10 @@ def _conversation(
 ) -> Conversation:
     entries = path + marks
     own = [entry for entry in entries if users[entry.key] == 1] or [path[-1]]
-    text = b"".join(block.head.tokens for block in path)
+    text = b"".join(block.tokens for block in path)
     shared = _shared(trees, path, users)
     return Conversation(
-        namespace=path[0].head.namespace,
+        namespace=path[0].namespace,
         path=path,
         marks=marks,
         tokens=len(text) // TOKEN_BYTES,
@@ -147,12 +147,12 @@ def _shared(trees: Forest, path: tuple[Listed, ...], users: Counter[bytes]) -> i
     whole = 0
     for block in path:
         if users[block.key] > 1:
-            whole += len(block.head.tokens) // TOKEN_BYTES
+            whole += len(block.tokens) // TOKEN_BYTES
             continue
-        siblings, tokens = trees.children[block.head.parent], block.head.tokens
+        siblings, tokens = trees.children[block.parent], block.tokens
         at = bisect_left(siblings, tokens, key=_tokens)  # its neighbours share most with it
         others = siblings[max(0, at - 1) : at] + siblings[at + 1 : at + 2]
-        return whole + max((shared_tokens(other.head.tokens, tokens) for other in others), default=0)
+        return whole + max((shared_tokens(other.tokens, tokens) for other in others), default=0)
     return whole
 
 

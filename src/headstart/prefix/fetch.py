@@ -48,7 +48,7 @@ class Fetch:
         self._tier = tier
         self._recorder = recorder
         self._wake = wake
-        self._to_read: deque[Node | Mark] = deque([*blocks, *marks])
+        self._to_read: deque[Node | Mark] = deque()
         self._reading: deque[tuple[Node | Mark, Future[RowBytes | bytes]]] = deque()
         self._used: list[Entry] = []
         self._started_s = time.perf_counter()
@@ -56,11 +56,28 @@ class Fetch:
         self.nbytes = 0
         self.tokens = 0
         self.elapsed_s = 0.0
-        self._last_block = blocks[-1] if blocks else None
+        blocks, marks = self._proved(blocks, marks)
         for node in blocks:
             tier.shelf.pin(node)
         self._pinned = blocks
+        self._to_read += [*blocks, *marks]
         self._submit()
+
+    def _proved(self, blocks: list[Node], marks: list[Mark]) -> tuple[list[Node], list[Mark]]:
+        """What of them stands behind the tokens that its key says. The first that does not is dropped."""
+        ends: list[Node | Mark] = [*blocks[-1:], *marks]
+        for last in ends:
+            wrong = self._tier.shelf.first_wrong(last)
+            if wrong is not None:
+                error = StoreFileError(
+                    Reason.CORRUPT, "the catalog has an entry under other tokens than its own"
+                )
+                _log.warning("State on the SSD was not used: %s", error)
+                self.reason = error.reason
+                self._tier.lose(wrong, error)
+                blocks = [node for node in blocks if not node.removed]
+                marks = [mark for mark in marks if mark.node is not None]
+        return blocks, marks
 
     @property
     def done(self) -> bool:

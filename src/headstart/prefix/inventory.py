@@ -93,14 +93,12 @@ def _read(directory: Path) -> Inventory:
     state, known = _catalog(directory / CATALOG)
     scan = files.scan()
     found = {(file.namespace, file.key): file for file in scan.entries}
-    entries = {
-        key: entry for key, entry in known.items() if _sound(entry, found.get((entry.head.namespace, key)))
-    }
+    entries = {key: entry for key, entry in known.items() if _sound(entry, found.get((entry.namespace, key)))}
     missing = tuple(key for key in known if key not in entries)
     unusable = []
     unlisted = []
     for (namespace, key), file in found.items():
-        if key in entries and entries[key].head.namespace == namespace:
+        if key in entries and entries[key].namespace == namespace:
             continue
         read = _head(files, file)
         if isinstance(read, Unusable):
@@ -138,7 +136,7 @@ def _head(files: SsdFiles, file: FoundFile) -> Listed | Unusable | None:
     """What a file without a row is; None where it has gone meanwhile."""
     try:
         head, size = files.head_of(file)
-        return Listed(file.key, head, size, 0, file.modified_s)
+        return Listed.of(file.key, head, size, 0, file.modified_s)
     except FileNotFoundError:
         return None
     except StoreFileError as error:
@@ -167,7 +165,7 @@ def short_name(namespace: bytes) -> str:
 
 def file_name(entry: Listed) -> str:
     """The name of an entry in an archive: its namespace and its key."""
-    return f"{entry.head.namespace.hex()}/{entry.key.hex()}{SUFFIX}"
+    return f"{entry.namespace.hex()}/{entry.key.hex()}{SUFFIX}"
 
 
 def owner(directory: Path) -> int | None:

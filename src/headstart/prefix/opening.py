@@ -1,10 +1,9 @@
 """Opening a store: what the catalog says is set against the files that are there.
 
-A row counts where a file of its name is there, and where its key is the digest of its parent and
-tokens: so a damaged row can never hand out the state of other tokens. What the file holds is checked
-when it is read. Neither is looked at while the store's seal holds. A file without such a row is read
-for its head and adopted. What hangs on nothing goes. A file of another format version is left alone:
-a newer headstart may own it.
+A row counts where a file of its name is there; that is not looked at while the store's seal holds. Whether
+its key is the digest of its parent and tokens, and what the file holds, is checked when it is used. A file
+without a row is read for its head and adopted. What hangs on nothing goes. A file of another format version
+is left alone: a newer headstart may own it.
 """
 
 from __future__ import annotations
@@ -15,6 +14,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 
 from headstart.errors import ConfigError
@@ -108,10 +108,10 @@ def _open(
     new = list(names.entry_keys())
     read = _read_heads(files, new, progress)
     stray = shelf.load([*known, *read.listed])
-    adopted = [listed for listed in read.listed if listed.key in shelf]
+    adopted = sorted((one for one in read.listed if one.key in shelf), key=attrgetter("level"))
     if catalog is not None:
         for listed in stray:
-            _discard(files, files.path(listed.head.namespace, listed.key))
+            _discard(files, files.path(listed.namespace, listed.key))
         catalog.remove([*gone, *(listed.key for listed in stray)])
         catalog.put(adopted)
         catalog.commit()
@@ -170,17 +170,13 @@ def _rows(files: SsdFiles) -> tuple[Catalog | None, list[Listed], bool]:
 def _borne_out(
     rows: Iterable[Listed], names: Names, sizes: SsdFiles | None
 ) -> tuple[list[Listed], list[bytes]]:
-    """Rows with a file (of their size, where `sizes` can tell) and the key of their tokens, and the keys of
-    the others. The names of the former are taken out of `names`."""
+    """Rows with a file (of their size, where `sizes` can tell), and the keys of the others. The names of the
+    former are taken out of `names`."""
     known, gone = [], []
     for row in rows:
-        here = names.entries.get(row.head.namespace, _NOTHING)
-        try:
-            name = row.key.hex() + SUFFIX
-            right = here.get(name) and row.head.key == row.key
-        except (AttributeError, TypeError):  # a damaged catalog may hold anything
-            right = False
-        if right and (sizes is None or _of_its_size(row, sizes)):
+        here = names.entries.get(row.namespace, _NOTHING)
+        name = row.key.hex() + SUFFIX
+        if here.get(name) and (sizes is None or _of_its_size(row, sizes)):
             del here[name]
             known.append(row)
         else:
@@ -190,7 +186,7 @@ def _borne_out(
 
 def _of_its_size(row: Listed, files: SsdFiles) -> bool:
     try:
-        return files.found_at(row.head.namespace, row.key).nbytes == row.nbytes
+        return files.found_at(row.namespace, row.key).nbytes == row.nbytes
     except FileNotFoundError:
         return False
 
@@ -226,7 +222,7 @@ def _read_head(files: SsdFiles, file: FoundFile, read: _Read) -> None:
         if error.reason is Reason.CORRUPT and not files.read_only:
             _discard(files, file.path)
     else:
-        read.listed.append(Listed(file.key, head, size, 0, file.modified_s))
+        read.listed.append(Listed.of(file.key, head, size, 0, file.modified_s))
 
 
 def _discard(files: SsdFiles, path: Path) -> None:

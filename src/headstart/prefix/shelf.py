@@ -16,7 +16,7 @@ from typing import NamedTuple
 from headstart.prefix.blockfile import EntryKind, Head
 from headstart.prefix.catalog import Listed
 from headstart.prefix.eviction import EvictionQueue
-from headstart.prefix.keys import TokenBytes
+from headstart.prefix.keys import TokenBytes, chain_key
 from headstart.prefix.ssd import disk_bytes
 from headstart.prefix.stops import StopKind
 from headstart.prefix.tree import (
@@ -33,15 +33,17 @@ from headstart.prefix.tree import (
     resolve,
 )
 
-_by_tokens = attrgetter("head.tokens")
+_by_tokens = attrgetter("tokens")
+_BLOCK = EntryKind.BLOCK
 
 
 class OnDisk(NamedTuple):
-    """The payload of an entry: which file it is."""
+    """The payload of an entry: which file it is, and what that takes up on the disk."""
 
     namespace: bytes
     key: bytes
     kind: EntryKind
+    nbytes: int
 
 
 class Shelf:
@@ -58,8 +60,7 @@ class Shelf:
         self.marks = 0
         self.evicted = 0
         self._superseded: list[OnDisk] = []
-        self._sizes: dict[bytes, int] = {}
-        self._nodes: dict[bytes, Node] = {}
+        self._entries: dict[bytes, Node | Mark] = {}
         self._pins: dict[Node, int] = {}
         self._queue = EvictionQueue(_priority, self._evictable)
 
@@ -67,34 +68,53 @@ class Shelf:
         """Takes in what a store holds; answers the entries that cannot be used: what they hang on,
         or the rows of their position, are not there, or a longer block has taken their place."""
         below: dict[bytes, dict[bytes, list[Listed]]] = {}
-        for listed in entries:
-            head = listed.head
-            below.setdefault(head.namespace, {}).setdefault(head.parent, []).append(listed)
+        for left in self._load_plain(entries):
+            below.setdefault(left.namespace, {}).setdefault(left.parent, []).append(left)
         stray: list[Listed] = []
         for name, children in below.items():
-            if name in children:
-                self._load_namespace(name, children, stray)
-            for left in children.values():
-                stray += left
-        for node in self._nodes.values():
-            if node.children is None:
-                self._offer(node)
+            self._load_namespace(name, children, stray)
+            for listed in children.values():
+                stray += listed
+        for entry in self._entries.values():
+            if isinstance(entry, Node) and entry.children is None:
+                self._offer(entry)
         return stray
 
+    def _load_plain(self, entries: Iterable[Listed]) -> Iterator[Listed]:
+        """Takes in whole blocks that come after the block they follow, as almost all do; answers the others.
+        Written out flat: a large store has a hundred thousand of them."""
+        whole = self.tree.block_bytes
+        known, roots = self._entries, self.tree.roots
+        for one in entries:
+            key, kind, namespace, parent_key, tokens, _, canonical, _, nbytes, hits, used_s = one
+            parent = roots.get(namespace) if parent_key == namespace else known.get(parent_key)
+            fits = type(parent) is Node and (parent.parent is None or len(parent.tokens) == whole)
+            if not fits or kind is not _BLOCK or len(tokens) != whole:
+                if parent is None and parent_key == namespace:
+                    self.tree.root(namespace)
+                yield one
+                continue
+            assert isinstance(parent, Node)
+            node = self.tree.attach(parent, tokens, key)
+            node.canonical, node.hits, node.clock = canonical, hits, used_s
+            size = disk_bytes(nbytes, whole)
+            node.payload = OnDisk(namespace, key, kind, size)
+            known[key] = node
+            self.used_bytes += size
+            self.blocks += 1
+
     def _load_namespace(self, name: bytes, below: dict[bytes, list[Listed]], stray: list[Listed]) -> None:
-        """Takes in all of `below` that comes after the root of `name`, parents first. A namespace with
-        blocks that are none of this size is put where nothing is matched."""
+        """Takes in all of `below` that comes after the root of `name` or a block that is here, parents
+        first. A namespace with blocks that are none of this size is put where nothing is matched."""
         most = self.tree.block_bytes
-        root = self.tree.root(name)
         of_size = True
-        parents = [root]
+        parents = [node for node in map(self.block, below) if node is not None]
+        if name in below:
+            parents.append(self.tree.root(name))
         while parents:
             parent = parents.pop()
-            found = below.pop(parent.key, None)
-            if found is None:
-                continue
-            nodes = self._load_below(parent, found, stray)
-            if nodes and len(parent.tokens) != most and parent is not root:
+            nodes = self._load_below(parent, below.pop(parent.key, []), stray)
+            if nodes and len(parent.tokens) != most and parent.parent is not None:
                 of_size = False
             for node in nodes:
                 parents.append(node)
@@ -105,30 +125,26 @@ class Shelf:
 
     def _load_below(self, parent: Node, listed: list[Listed], stray: list[Listed]) -> list[Node]:
         """Takes in what hangs on `parent`; answers the blocks among it."""
-        if len(listed) == 1 and listed[0].head.kind is EntryKind.BLOCK and listed[0].head.tokens:
-            return [self._load_block(parent, listed[0])]
-        blocks = [one for one in listed if one.head.kind is EntryKind.BLOCK]
+        blocks = [one for one in listed if one.kind is _BLOCK]
         blocks.sort(key=_by_tokens)
         nodes: list[Node] = []
         for at, one in enumerate(blocks):
-            tokens = one.head.tokens
-            longer = at + 1 < len(blocks) and blocks[at + 1].head.tokens.startswith(tokens)
-            if longer or not tokens:
+            longer = at + 1 < len(blocks) and blocks[at + 1].tokens.startswith(one.tokens)
+            if longer or not one.tokens or child_starting_with(parent, one.tokens) is not None:
                 stray.append(one)
                 continue
             nodes.append(self._load_block(parent, one))
         for one in listed:
-            if one.head.kind is not EntryKind.BLOCK:
-                if covered(parent, one.head.tokens):
+            if one.kind is not _BLOCK:
+                if covered(parent, one.tokens):
                     self._take_in(self._hang(parent, one.head, one.nbytes), one)
                 else:
                     stray.append(one)
         return nodes
 
     def _load_block(self, parent: Node, listed: Listed) -> Node:
-        head = listed.head
-        node = self.tree.attach(parent, head.tokens, listed.key)
-        node.canonical = head.canonical
+        node = self.tree.attach(parent, listed.tokens, listed.key)
+        node.canonical = listed.canonical
         self._take_in(node, listed)
         return node
 
@@ -136,11 +152,11 @@ class Shelf:
         """What an entry hangs on; None where that is not here."""
         if head.parent == head.namespace:
             return self.tree.root(head.namespace)
-        return self._nodes.get(head.parent)
+        return self.block(head.parent)
 
     def _take_in(self, entry: Node | Mark, listed: Listed) -> None:
         entry.hits, entry.clock = listed.hits, listed.used_s
-        self._count(entry, listed.head, listed.key, disk_bytes(listed.nbytes, len(listed.head.tokens)))
+        self._count(entry, listed.head, listed.key, disk_bytes(listed.nbytes, len(listed.tokens)))
         if isinstance(entry, Mark):
             self._offer(entry)
 
@@ -151,24 +167,41 @@ class Shelf:
         return mark
 
     def _count(self, entry: Node | Mark, head: Head, key: bytes, nbytes: int) -> None:
-        entry.payload = OnDisk(head.namespace, key, head.kind)
-        self._sizes[key] = nbytes
+        entry.payload = OnDisk(head.namespace, key, head.kind, nbytes)
+        self._entries[key] = entry
         self.used_bytes += nbytes
         if isinstance(entry, Node):
-            self._nodes[key] = entry
             self.blocks += 1
         else:
             self.marks += 1
 
     def __len__(self) -> int:
-        return len(self._sizes)
+        return len(self._entries)
 
     def __contains__(self, key: bytes) -> bool:
-        return key in self._sizes
+        return key in self._entries
 
     def block(self, key: bytes) -> Node | None:
         """The block of that key; None where it is not here."""
-        return self._nodes.get(key)
+        entry = self._entries.get(key)
+        return entry if isinstance(entry, Node) else None
+
+    def first_wrong(self, entry: Node | Mark) -> Node | Mark | None:
+        """The first on the way to `entry`, itself included, whose key is not the digest of the tokens it
+        stands behind: what its file holds belongs to other tokens."""
+        node = entry.node if isinstance(entry, Mark) else entry
+        path: list[Node] = []
+        while node is not None and node.parent is not None:
+            path.append(node)
+            node = node.parent
+        for block in reversed(path):
+            assert block.parent is not None
+            if chain_key(block.parent.key, block.tokens) != block.key:
+                return block
+        if isinstance(entry, Mark) and entry.node is not None and isinstance(entry.payload, OnDisk):
+            key = chain_key(entry.node.key, entry.tail + entry.payload.kind.encode())
+            return None if key == entry.payload.key else entry
+        return None
 
     def match(self, namespace: bytes, prompt: TokenBytes) -> Match:
         return self.tree.match(namespace, prompt)
@@ -255,9 +288,9 @@ class Shelf:
 
     def _uncount(self, entry: Node | Mark) -> None:
         assert isinstance(entry.payload, OnDisk)
-        self.used_bytes -= self._sizes.pop(entry.payload.key, 0)
+        self._entries.pop(entry.payload.key, None)
+        self.used_bytes -= entry.payload.nbytes
         if isinstance(entry, Node):
-            self._nodes.pop(entry.payload.key, None)
             self.blocks -= 1
         else:
             self.marks -= 1

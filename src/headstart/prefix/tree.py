@@ -58,7 +58,10 @@ class Node(Entry):
     __slots__ = ("canonical", "children", "key", "level", "marks", "parent", "tokens")
 
     def __init__(self, parent: Node | None, tokens: bytes, key: bytes) -> None:
-        super().__init__()
+        self.priority = self.clock = 0.0
+        self.hits = 0
+        self.queued = False
+        self.payload: object = None
         self.parent = parent
         self.tokens = tokens
         self.key = key

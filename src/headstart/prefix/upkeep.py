@@ -111,7 +111,7 @@ class OwnedStore:
                 present += 1
                 continue
             size = self.files.write(head, member.tensors)
-            self._catalog.put([Listed(head.key, head, size, 0, min(member.used_s, time.time()))])
+            self._catalog.put([Listed.of(head.key, head, size, 0, min(member.used_s, time.time()))])
             written, nbytes = written + 1, nbytes + size
             for replaced in self._shelf.take_superseded():
                 self._unlink(replaced.namespace, replaced.key)

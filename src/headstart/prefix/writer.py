@@ -221,7 +221,7 @@ class Writer:
             self._answers.append(Saved(job, 0, error))
             return
         self.written_bytes += size
-        row = Listed(key, job.head, size, job.hits, job.used_s)
+        row = Listed.of(key, job.head, size, job.hits, job.used_s)
         self._in_catalog(lambda: self._catalog.put([row]))
         self._files.at(Step.CATALOGUED, self._files.directory)
         self._answers.append(Saved(job, size))
