@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -91,3 +92,19 @@ def test_a_restart_command_is_judged_by_its_status_and_by_the_server() -> None:
     assert RestartCommand("true", lambda: True).restart() is None
     assert "status 1" in str(RestartCommand("false", lambda: True).restart())
     assert "did not answer" in str(RestartCommand("true", lambda: False, start_s=0.3).restart())
+
+
+def test_only_a_process_that_ended_by_itself_has_died(tmp_path: Path) -> None:
+    one = spawned(tmp_path)
+    assert one.died() is None
+    assert one.start() is None
+    assert one.died() is None
+    assert one._process is not None
+    one._process.send_signal(signal.SIGSEGV)
+    one._process.wait()
+    assert (one.died() or "").startswith("signal 11 (SIGSEGV); its output is in ")
+    assert one.kill() is None
+    assert one.died() is None
+    one.stop()
+    assert one.died() is None
+    assert RestartCommand("true", lambda: True).died() is None

@@ -86,10 +86,25 @@ class Spawned:
             self._end(process)
         return self.start()
 
+    def died(self) -> str | None:
+        """How the process ended, where the harness did not end it. None while it runs."""
+        status = None if self._process is None else self._process.poll()
+        if status is None:
+            return None
+        how = f"signal {-status} ({_signal_name(-status)})" if status < 0 else f"status {status}"
+        return f"{how}; its output is in {self._log}"
+
     def _end(self, process: subprocess.Popen[bytes]) -> None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return "unknown"
 
 
 class RestartCommand:
@@ -117,6 +132,9 @@ class RestartCommand:
                 return None
             time.sleep(0.2)
         return f"the server did not answer within {self._start_s:.0f} s of the restart command"
+
+    def died(self) -> str | None:
+        return None
 
     def kill(self) -> str | None:
         return "only a server started with --spawn can be killed"

@@ -91,6 +91,7 @@ class Runner:
         session.gate = gate.name
         begun_s = time.perf_counter()
         verdicts = self._verdicts(gate, session)
+        verdicts += self._revive(gate, session)
         took_s = time.perf_counter() - begun_s
         self._run.gates[number] = replace(
             self._run.gates[number], took_s=took_s, started_s=begun_s - self._begun_s
@@ -99,6 +100,19 @@ class Runner:
         for verdict in verdicts:
             self._show(gate, verdict)
         self.results(False)
+
+    def _revive(self, gate: Gate, session: LiveSession) -> list[Verdict]:
+        """A server of the harness's own that ended by itself is a failure of the gate it ended in, and is
+        started again for the next."""
+        control = session.control
+        how = None if control is None else control.died()
+        if control is None or how is None:
+            return []
+        problem = control.kill()
+        then = "it was started again" if problem is None else f"it cannot be started again: {problem}"
+        words = f"the server's process ended by itself while this was asked: {how}; {then}"
+        self._run.notes.append(f"{gate.name}: {words}")
+        return [Verdict(gate.name, Outcome.FAIL, words, part="alive")]
 
     def _verdicts(self, gate: Gate, session: LiveSession) -> list[Verdict]:
         lacking = [need for need in Need if need in gate.needs and self._means.missing(need, session)]

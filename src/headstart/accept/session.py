@@ -50,6 +50,10 @@ class Control(Protocol):
         """The process is the harness's own, so a fresh one starts with nothing in memory."""
         ...
 
+    def died(self) -> str | None:
+        """How a process of the harness's own ended by itself. None while it runs, or it is not its own."""
+        ...
+
     def restart(self) -> str | None:
         """Stops it gracefully, starts it and waits until it answers. None, or why it failed."""
         ...

@@ -113,6 +113,9 @@ class LabServer:
             self.defect.stopped(self.shape.directory, killed=False)
         return self._come_up()
 
+    def died(self) -> str | None:
+        return None
+
     def kill(self) -> str | None:
         """Down at once and up again over what was on disk at this moment. None: it answers."""
         directory = self.shape.directory

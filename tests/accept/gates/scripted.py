@@ -246,6 +246,9 @@ class Process:
     problem: str | None = None
     ends: list[str] = field(default_factory=list)
 
+    def died(self) -> str | None:
+        return None
+
     def restart(self) -> str | None:
         return self._end("restart")
 
