@@ -27,6 +27,7 @@ examples:
   headstart accept http://127.0.0.1:8000/v1 --tiers 8k --out results/first
   headstart accept http://127.0.0.1:11434 --model qwen3:4b --only cold,exact_repeat
   headstart accept http://127.0.0.1:8080 --spawn 'llama-server -m model.gguf --port 8080'
+  headstart accept --self-host model.gguf --tiers 8k --out results/here
   headstart accept compare results/first results/second
   headstart accept --self-test
 """
@@ -47,6 +48,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--wire", help=f"wire format to judge on: {', '.join(wires.NAMES)}")
     add("--api-key", help="sent with every request, kept out of every file")
     add("--spawn", metavar="COMMAND", help="start the server with this command; allows restart and crash")
+    add("--self-host", metavar="MODEL", help="start headstart itself on this model, and judge that")
+    add("--serve-flags", default="", metavar="FLAGS", help="with --self-host: more flags of headstart serve")
     add("--restart-cmd", metavar="COMMAND", help="a command that restarts a server already running")
     add(
         "--control-cmd",
@@ -108,6 +111,12 @@ def run(flags: argparse.Namespace) -> int:
 
         first, second = map(Path, flags.words[1:])
         return compare.run(first, second, anyway=flags.anyway, as_json=flags.json)
+    if flags.self_host:
+        from headstart.cli.accept_run import judge
+        from headstart.cli.self_host import self_hosted
+
+        with self_hosted(flags) as commands:
+            return judge(commands)
     if len(flags.words) != 1:
         raise ConfigError("give the URL of one server, e.g. headstart accept http://127.0.0.1:8000/v1")
     from headstart.cli.accept_run import judge
