@@ -1,6 +1,6 @@
 """Run by `mlx.launch` on every rank: the ranks' wire over MLX's ring, with a toy engine a rank.
 
-The first rank prints `right` where rows, checkpoints and logits of a restored sequence are those of a cold one.
+The first rank prints `right` where rows, checkpoints and logits of a restored sequence are a cold one's.
 """
 
 from __future__ import annotations
