@@ -42,7 +42,7 @@ class MlxOptions:
             if value < low:
                 raise ConfigError(f"{name} is {value}; expected {low} or more")
         if self.kv_bits not in KV_BITS:
-            raise ConfigError(f"kv_bits is {self.kv_bits}; MLX keeps keys and values in 4 or 8 bits, or whole")
+            raise ConfigError(f"kv_bits is {self.kv_bits}; expected 4 or 8, or none for whole")
         if self.kv_group not in KV_GROUPS:
             raise ConfigError(f"kv_group is {self.kv_group}; expected one of 32, 64, 128")
         if self.cache_bytes is not None and self.cache_bytes < 0:
