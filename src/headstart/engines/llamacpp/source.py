@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import importlib.resources
-import mmap
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from blake3 import blake3
-
+from headstart.engines.digests import content_digest
 from headstart.errors import ConfigError, ModelError
 
 __all__ = ["ModelFiles", "check_gguf", "resolve", "weights_digest"]
 
 SPLIT_NAME = re.compile(r"^(?P<stem>.+)-(?P<part>\d{5})-of-(?P<parts>\d{5})\.gguf$")
-DIGEST_STEP_BYTES = 256 << 20
 EMBEDDED = "embedded"
 HUB_PREFIX = "hf:"
 PROJECTOR_PREFIX = "mmproj"
@@ -53,6 +50,11 @@ def resolve(source: str) -> ModelFiles:
 
 
 def _only_model_in(folder: Path) -> Path:
+    if not any(folder.glob("*.gguf")) and (folder / "config.json").is_file():
+        raise ModelError(
+            f"{folder} holds an MLX or transformers model (config.json, no .gguf), which llama.cpp cannot "
+            "run: use --engine mlx, or name a .gguf file"
+        )
     names = [path for path in sorted(folder.glob("*.gguf")) if not path.name.startswith(PROJECTOR_PREFIX)]
     first_parts = [p for p in names if not (m := SPLIT_NAME.match(p.name)) or m["part"] == "00001"]
     if len(first_parts) != 1:
@@ -121,21 +123,5 @@ def _from_hub(source: str) -> Path:
 
 
 def weights_digest(files: ModelFiles, progress: Callable[[int, int], None] | None = None) -> str:
-    """blake3 of the files' content, one after another, as hex; read by several threads.
-
-    `progress` gets bytes read and bytes in all, about every 256 MB.
-    """
-    hasher = blake3(max_threads=blake3.AUTO)
-    done, total = 0, files.nbytes
-    for path in files.paths:
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            view = memoryview(content)
-            for start in range(0, len(view), DIGEST_STEP_BYTES):
-                piece = view[start : start + DIGEST_STEP_BYTES]
-                hasher.update(piece)
-                done += len(piece)
-                piece.release()
-                if progress is not None:
-                    progress(done, total)
-            view.release()
-    return hasher.hexdigest()
+    """Digest of the files' content; see `content_digest`."""
+    return content_digest(files.paths, progress)

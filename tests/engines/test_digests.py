@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from headstart.engines.llamacpp import digests
-from headstart.engines.llamacpp.digests import remembered
+from headstart.engines import digests
+from headstart.engines.digests import remembered
 
 
 class Counted:

@@ -1,0 +1,1 @@
+"""MLX models through mlx-lm: Apple silicon, and the CPU elsewhere."""

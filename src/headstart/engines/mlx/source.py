@@ -1,0 +1,203 @@
+"""An MLX model from its folder: found, checked, loaded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import mlx_lm
+from mlx_lm.models.cache import make_prompt_cache
+from mlx_lm.utils import get_total_parameters, load_model
+
+from headstart.engines.base import AdapterFacts, Vocabulary
+from headstart.engines.digests import content_digest, identity, remembered
+from headstart.engines.mlx.adapter import apply_adapter
+from headstart.engines.mlx.options import MlxOptions
+from headstart.engines.mlx.tokenizer import Tokenize, read_chat_template, read_tokenizer
+from headstart.engines.mlx.weights import read_json, weight_files
+from headstart.errors import ConfigError, ModelError
+
+__all__ = ["Loaded", "load_model_directory"]
+
+HUB_PREFIX = "hf:"
+REPOSITORY = re.compile(r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$")
+FILES = ["*.json", "model*.safetensors", "*.jinja"]
+CONFIGS = ("config.json", "hf_quant_config.json")
+"""Besides the weights, what makes a model compute as it does."""
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A model in memory, its weights evaluated, and all that its folder says of it.
+
+    `model`: an mlx-lm model (nn.Module); `config`: config.json as mlx-lm read it. `tokenize` may be
+    called from any thread. `vocabulary.pieces` has as many entries as the logits. `weights_digest`
+    covers the weights and config.json. `model_name`: that of the folder or the repository.
+    """
+
+    model: Any
+    config: dict[str, Any]
+    directory: Path
+    vocabulary: Vocabulary
+    tokenize: Tokenize
+    chat_template: str | None
+    weights_digest: str
+    adapters: tuple[AdapterFacts, ...]
+    model_name: str
+    architecture: str
+    parameters: int
+
+
+def load_model_directory(path: str | Path, options: MlxOptions, progress: Progress | None = None) -> Loaded:
+    """Loads the model at `path`: a folder, the name of a repository in the hub cache
+    (owner/name), or hf:owner/name, which downloads it where it is not there yet.
+
+    `progress` gets bytes read and bytes in all while the weights' digest is taken.
+    Raises ModelError, with what to do, where the model or its adapter cannot be used; ConfigError where
+    the words of `path` cannot be understood.
+    """
+    directory, name = _find(str(path))
+    architecture = _check_config(directory)
+    weights = weight_files(directory)
+    paths = (*weights, *(directory / part for part in CONFIGS if (directory / part).is_file()))
+    before = identity(paths)
+    digest = remembered(options.digest_memo, paths, lambda: content_digest(paths, progress))
+    model, config = _load(directory, architecture)
+    parameters = int(get_total_parameters(model))
+    vocab_size = _vocab_size(model, directory)
+    vocabulary, tokenize = read_tokenizer(directory, config, vocab_size)
+    adapters: tuple[AdapterFacts, ...] = ()
+    if options.adapter is not None:
+        adapters = (apply_adapter(model, options.adapter, options.digest_memo),)
+    model.eval()
+    _evaluate(model, directory)
+    if identity(paths) != before:
+        raise ModelError(f"{directory} changed while it was read: start again when it is whole")
+    return Loaded(
+        model=model,
+        config=config,
+        directory=directory,
+        vocabulary=vocabulary,
+        tokenize=tokenize,
+        chat_template=read_chat_template(directory),
+        weights_digest=digest,
+        adapters=adapters,
+        model_name=name,
+        architecture=architecture,
+        parameters=parameters,
+    )
+
+
+def _find(source: str) -> tuple[Path, str]:
+    """The folder behind `source`, and the model's name."""
+    if source == "embedded":
+        raise ModelError(
+            "the embedded model is a GGUF file, which mlx-lm cannot run: use --engine llamacpp, or name an "
+            "MLX model folder with --model"
+        )
+    path = Path(source).expanduser()
+    if path.is_dir():
+        return path, path.resolve().name
+    if path.is_file():
+        if path.suffix == ".gguf" or path.read_bytes()[:4] == b"GGUF":
+            raise ModelError(f"{path} is a GGUF file, which mlx-lm cannot run: use --engine llamacpp")
+        raise ModelError(
+            f"{path} is a file; an MLX model is a folder with config.json and model*.safetensors"
+        )
+    repository = source.removeprefix(HUB_PREFIX)
+    if REPOSITORY.match(repository):
+        return _from_hub(repository, fetch=source.startswith(HUB_PREFIX)), repository
+    if source.startswith(HUB_PREFIX):
+        raise ConfigError(f"{source} is not hf:owner/repository, which names an MLX model on the hub")
+    raise ModelError(f"there is no model at {path}")
+
+
+def _from_hub(repository: str, *, fetch: bool) -> Path:
+    from huggingface_hub import snapshot_download
+
+    try:
+        found = snapshot_download(repository, local_files_only=not fetch, allow_patterns=FILES)
+    except (OSError, ValueError) as error:
+        if fetch:
+            raise ModelError(f"{repository} cannot be fetched from the hub: {error}") from error
+        raise ModelError(
+            f"there is no folder {repository}, and no such repository in the hub cache of this machine; "
+            f"--model hf:{repository} fetches it"
+        ) from None
+    return Path(found)
+
+
+def _check_config(directory: Path) -> str:
+    """The model type that config.json names. Raises ModelError where there is none."""
+    path = directory / "config.json"
+    if not path.is_file():
+        if any(directory.glob("*.gguf")):
+            raise ModelError(
+                f"{directory} holds a GGUF model, which mlx-lm cannot run: use --engine llamacpp"
+            )
+        raise ModelError(
+            f"{directory} has no config.json: expected an MLX model folder (config.json, model*.safetensors, "
+            "tokenizer.json)"
+        )
+    config = read_json(path)
+    if not isinstance(config.get("model_type"), str):
+        raise ModelError(f"{path} has no model_type; expected the config.json of a language model")
+    if "model_file" in config:
+        raise ModelError(
+            f"{directory} brings Python code of its own ({config['model_file']!r}), which headstart does not "
+            "run. Use a model that mlx-lm knows."
+        )
+    return str(config["model_type"])
+
+
+def _load(directory: Path, architecture: str) -> tuple[Any, dict[str, Any]]:
+    try:
+        model, config = load_model(directory)
+    except (
+        ValueError,
+        KeyError,
+        TypeError,
+        AttributeError,
+        RuntimeError,
+        IndexError,
+        AssertionError,
+        OSError,
+    ) as error:
+        if isinstance(error, ValueError) and isinstance(error.__cause__, ImportError):
+            raise ModelError(
+                f"mlx-lm {mlx_lm.__version__} does not know the model type {architecture!r}. "
+                "A newer one may: pip install --upgrade mlx-lm; or use a GGUF of the model."
+            ) from error
+        raise ModelError(
+            f"{directory} ({architecture}) cannot be loaded by mlx-lm {mlx_lm.__version__}: {_short(error)}"
+        ) from error
+    return model, config
+
+
+def _vocab_size(model: Any, directory: Path) -> int:
+    """How long the logits are: the shape of an answer that is never computed."""
+    try:
+        return int(model(mx.array([[0]]), cache=make_prompt_cache(model)).shape[-1])
+    except (ValueError, KeyError, TypeError, AttributeError, RuntimeError, IndexError) as error:
+        raise ModelError(
+            f"{directory} cannot be run: {_short(error)}. Its config.json may be of another model."
+        ) from error
+
+
+def _evaluate(model: Any, directory: Path) -> None:
+    try:
+        mx.eval(model.parameters())
+    except RuntimeError as error:
+        raise ModelError(f"the weights of {directory} cannot be read: {_short(error)}") from error
+
+
+def _short(error: Exception) -> str:
+    lines = str(error).splitlines() or [type(error).__name__]
+    more = f" (and {len(lines) - 3} more lines)" if len(lines) > 3 else ""
+    return f"{type(error).__name__}: " + " ".join(line.strip() for line in lines[:3]) + more
