@@ -48,6 +48,13 @@ ALLOWED: dict[str, frozenset[str]] = {
     ),
 }
 
+# An engine knows the port and what engines share, never another engine.
+ENGINE = frozenset({"errors", "prefix.block", "prefix.tokens", "engines.base", "engines.digests"})
+ALLOWED_ENGINES = {"engines.llamacpp": ENGINE, "engines.mlx": ENGINE}
+# Packages that may be missing: only their engine imports them, and its options and `packages` do not.
+ENGINE_PACKAGES = {"mlx": "engines.mlx", "mlx_lm": "engines.mlx", "llama_cpp": "engines.llamacpp"}
+WITHOUT_PACKAGES = ("engines.mlx", "engines.mlx.options", "engines.mlx.packages")
+
 
 def modules() -> dict[str, Path]:
     """Every module of the package by its name below `headstart` ("prefix.tree"; "" is the package)."""
@@ -88,11 +95,44 @@ def breaches(name: str, text: str, is_package: bool = False) -> list[str]:
     if part not in ALLOWED:
         return [f"{PACKAGE}.{name} belongs to no part with import rules"] if part else []
     allowed = ALLOWED[part] | {part}
+    for engine, own in ALLOWED_ENGINES.items():
+        if name.startswith(engine):
+            allowed = own | {engine}
     return [
         f"{PACKAGE}.{name} imports {PACKAGE}.{target}"
         for target in imported(name, text, is_package)
         if target and not any(target == entry or target.startswith(entry + ".") for entry in allowed)
     ]
+
+
+def foreign(name: str, text: str) -> list[str]:
+    """Packages of an engine that module `name` imports and may not."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        targets = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        if isinstance(node, ast.ImportFrom) and not node.level:
+            targets = [node.module or ""]
+        found += [target for target in targets if target.partition(".")[0] in ENGINE_PACKAGES]
+    owner = "" if name in WITHOUT_PACKAGES else name
+    return [target for target in found if not owner.startswith(ENGINE_PACKAGES[target.partition(".")[0]])]
+
+
+@pytest.mark.parametrize("name", sorted(MODULES))
+def test_only_its_engine_imports_a_package(name: str) -> None:
+    assert foreign(name, MODULES[name].read_text()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("cli.engines", "def f() -> None:\n    import mlx.core as mx"),
+        ("engines.mlx.options", "from mlx_lm.utils import load_model"),
+        ("engines.llamacpp.engine", "import mlx_lm"),
+        ("engines.mlx.engine", "import llama_cpp"),
+    ],
+)
+def test_a_foreign_package_is_found(name: str, text: str) -> None:
+    assert len(foreign(name, text)) == 1
 
 
 @pytest.mark.parametrize("name", sorted(MODULES))
@@ -107,6 +147,9 @@ def test_imports_point_down(name: str) -> None:
         ("prefix.tree", "from headstart.engines import base"),
         ("prefix.tree", "import headstart.serving.request"),
         ("engines.toy", "from headstart.prefix.tree import Tree"),
+        ("engines.mlx.source", "from headstart.engines.llamacpp.source import resolve"),
+        ("engines.llamacpp.source", "from headstart.engines.mlx.weights import read_json"),
+        ("engines.mlx.source", "from headstart.prefix.keys import chain"),
         ("engines.toy", "def f() -> None:\n    from headstart.serving import scheduler"),
         ("chat.template", "from headstart.api.app import create_app"),
         ("serving.scheduler", "from ..api import app"),

@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +57,15 @@ def test_every_model_loads_with_the_weights_of_its_file(mlx_model: MlxModels, na
     held = dict(tree_flatten(loaded.model.parameters()))
     for tensor, value in mx.load(str(folder / "model.safetensors")).items():
         assert mx.array_equal(held[tensor], value), tensor
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_model_is_used_in_another_thread_than_it_was_loaded_in(mlx_model: MlxModels, name: str) -> None:
+    """MLX refuses there what was left to compute, such as the frequencies of llama-scaled."""
+    with ThreadPoolExecutor(1) as thread:
+        loaded = thread.submit(load, mlx_model(name)).result()
+    with ThreadPoolExecutor(1) as thread:
+        assert np.isfinite(thread.submit(scores, loaded).result()).all()
 
 
 def test_the_digest_is_that_of_weights_and_config(mlx_model: MlxModels, broken: Path) -> None:

@@ -233,6 +233,22 @@ def test_sentencepiece_pieces_are_bytes(tmp_path: Path, prefix: bool) -> None:
     assert tokenize("the", special=True, add_bos=True).tolist()[0] == 1
 
 
+def test_runs_of_spaces_that_are_listed_as_added_are_spaces(tmp_path: Path) -> None:
+    """Gemma lists words of its model, such as two spaces, as added tokens that are not special."""
+    sentencepiece(tmp_path, prefix=False)
+    content = json.loads((tmp_path / "tokenizer.json").read_text())
+    vocab = content["model"]["vocab"]
+    vocab["▁▁"] = len(vocab)
+    content["model"]["merges"].append(["▁", "▁"])
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
+    content["added_tokens"].append({"id": vocab["▁▁"], "content": "▁▁", **flags})
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    vocabulary, tokenize = read(tmp_path, 300)
+    tokens = tokenize("a  e", special=False, add_bos=False)
+    assert vocab["▁▁"] in tokens
+    assert text_of(vocabulary, tokens) == "a  e"
+
+
 def test_unigram_pieces_are_bytes(tmp_path: Path) -> None:
     words = [("<unk>", 0.0), ("</s>", 0.0), *((word, -10.0) for word in BYTES), *((w, -2.0) for w in WORDS)]
     tokenizer = Tokenizer(models.Unigram(words, unk_id=0, byte_fallback=True))

@@ -23,15 +23,21 @@ def piece_bytes(
 ) -> list[bytes]:
     """One piece a token id; empty where the model has an id that the tokenizer at `path` does not.
 
-    `content` is its JSON, `ids` all its tokens. Raises ModelError for a decoder of another kind.
+    `content` is its JSON, `ids` all its tokens. An added token stands for its own text, but for words
+    of the model that are listed as added too (gemma's runs of spaces).
+    Raises ModelError for a decoder of another kind.
     """
     decode = _decoding(path, content)
     pieces = [b""] * vocab_size
     for word, token in ids.items():
         if token < vocab_size:
             pieces[token] = decode(word)
+    own = content["model"].get("vocab", {})
+    own = own if isinstance(own, dict) else {entry[0] for entry in own}
     for token in content.get("added_tokens", []):
-        pieces[token["id"]] = token["content"].encode()
+        word = token["content"]
+        if token.get("special") or word not in own:
+            pieces[token["id"]] = word.encode()
     return pieces
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Loaded:
-    """A model in memory, its weights evaluated, and all that its folder says of it.
+    """A model in memory, its arrays evaluated so that any one thread may use it, and what its folder says.
 
     `model`: an mlx-lm model (nn.Module); `config`: config.json as mlx-lm read it. `tokenize` may be
     called from any thread. `vocabulary.pieces` has as many entries as the logits. `weights_digest`
@@ -191,10 +191,21 @@ def _vocab_size(model: Any, directory: Path) -> int:
 
 
 def _evaluate(model: Any, directory: Path) -> None:
+    """Computes every array of the model, private ones such as rope frequencies too: MLX computes an
+    array only in the thread that described it, and the model is used in another."""
     try:
-        mx.eval(model.parameters())
+        mx.eval(list(_arrays(model)))
     except RuntimeError as error:
         raise ModelError(f"the weights of {directory} cannot be read: {_short(error)}") from error
+
+
+def _arrays(value: Any) -> Iterator[Any]:
+    """All arrays in `value`: a module is a dictionary of arrays, modules, and lists of them."""
+    if isinstance(value, mx.array):
+        yield value
+    elif isinstance(value, (dict, list, tuple)):
+        for entry in value.values() if isinstance(value, dict) else value:
+            yield from _arrays(entry)
 
 
 def _short(error: Exception) -> str:

@@ -64,7 +64,7 @@ def read_tokenizer(
     ends = _ends(directory, config) | ({eos} if eos is not None else set())
     ends = {token for token in ends if 0 <= token < vocab_size}
     for token in content.get("added_tokens", []):
-        token["special"] = token["special"] or token["id"] in ends or token["id"] == bos
+        token["special"] = bool(token.get("special")) or token["id"] in {*ends, bos}
     try:
         tokenize = _TokenizeJson(content)
     except Exception as error:  # noqa: BLE001 - tokenizers raises Exception itself
