@@ -1,0 +1,324 @@
+"""MlxEngine: the Engine port over a model of mlx-lm.
+
+Each sequence has the caches that the model makes, its own classes in place of some (see `window`),
+and is read alone: MLX computes a row by the same numbers whoever else is there. All calls come from
+one thread, and what they answer is evaluated and copied: no array of MLX leaves it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+from mlx.utils import tree_flatten
+from mlx_lm.models.cache import make_prompt_cache
+
+from headstart.engines.base import EngineFacts, Logits, SeqId, Step
+from headstart.engines.mlx.kinds import UnknownKind, converted, describe, leaves
+from headstart.engines.mlx.memory import limited_context, needs_of, set_limits
+from headstart.engines.mlx.options import MlxOptions
+from headstart.engines.mlx.packages import versions
+from headstart.engines.mlx.probe import Proof, prove
+from headstart.engines.mlx.source import Loaded, load_model_directory
+from headstart.engines.mlx.states import RowStates, SnapshotStates
+from headstart.errors import ConfigError, EngineError, EngineFull
+from headstart.prefix.block import RowBytes, StateLayout
+from headstart.prefix.tokens import TokenRun
+
+__all__ = ["MlxEngine", "load"]
+
+STATE_VERSION = "1"
+"""Raised whenever the meaning of a plane's or checkpoint's bytes changes."""
+
+
+@dataclass
+class _Live:
+    """A sequence. `held_from`: the first token whose windowed rows were read or given."""
+
+    caches: list[Any]
+    position: int = 0
+    held_from: int = 0
+
+
+class MlxEngine:
+    """`loaded` with room for `options.max_sequences` sequences. Raises ModelError, ConfigError."""
+
+    shares_rows = False
+    batches_sequences = False
+
+    def __init__(self, loaded: Loaded, options: MlxOptions) -> None:
+        self._loaded = loaded
+        self._options = options
+        self._model = loaded.model
+        self.vocabulary = loaded.vocabulary
+        self.max_sequences = options.max_sequences
+        self._live: dict[SeqId, _Live] = {}
+        self._next = 0
+        self.states, notes = self._describe()
+        needs = needs_of(
+            loaded.config,
+            weights=self._weights_bytes(),
+            row=self.states.row_bytes,
+            fixed=self.states.checkpoint_bytes,
+            sequences=options.max_sequences,
+        )
+        context, chunk, note = limited_context(options, loaded.config, needs)
+        self.layout = StateLayout(
+            self.states.planes, self.states.checkpoint_bytes, context, len(loaded.vocabulary.pieces)
+        )
+        self.max_step_tokens = chunk
+        proof = prove(self)
+        if not proof.state_proved and isinstance(self.states, RowStates):
+            notes += (
+                *proof.notes,
+                "rows could not be proved: whole states are kept instead, at message ends",
+            )
+            self.states = SnapshotStates(self._new_caches, self.states.sample_bytes)
+            self.layout = replace(self.layout, planes=(), checkpoint_bytes=self.states.checkpoint_bytes)
+            proof = replace(proof, notes=())
+        self.facts = self._facts(proof, (*notes, *proof.notes, *((note,) if note else ())))
+
+    def _describe(self) -> tuple[RowStates | SnapshotStates, tuple[str, ...]]:
+        try:
+            kinds = describe(self._read_some, self._new_caches)
+            return RowStates(kinds, self._new_caches), ()
+        except UnknownKind as unknown:
+            caches = self._new_caches()
+            self._read_some(caches, 5)
+            states = SnapshotStates(self._new_caches, 0)
+            note = (
+                f"headstart does not know {unknown}, a kind of cache: whole states are kept, at message ends"
+            )
+            return SnapshotStates(self._new_caches, len(states.checkpoint(caches, 5))), (note,)
+
+    def _new_caches(self) -> list[Any]:
+        return converted(make_prompt_cache(self._model), self._options.kv_bits, self._options.kv_group)
+
+    def _read_some(self, caches: Sequence[Any], count: int) -> None:
+        self._model(mx.zeros((1, count), mx.int32), cache=caches)
+        mx.eval([leaf.state for leaf in leaves(caches)])
+
+    def _weights_bytes(self) -> int:
+        arrays: list[tuple[str, mx.array]] = tree_flatten(self._model.parameters())  # type: ignore[assignment]
+        return sum(array.nbytes for _, array in arrays)
+
+    # The port
+
+    def tokenize(self, text: str, *, special: bool, add_bos: bool) -> TokenRun:
+        return self._loaded.tokenize(text, special=special, add_bos=add_bos)
+
+    def open(self) -> SeqId:
+        """A new empty sequence. Raises EngineFull when `max_sequences` are open."""
+        return self._add(_Live(self._new_caches()))
+
+    def _add(self, live: _Live) -> SeqId:
+        if len(self._live) >= self.max_sequences:
+            raise EngineFull(f"all {self.max_sequences} sequences are open; close one first")
+        seq = SeqId(self._next)
+        self._next += 1
+        self._live[seq] = live
+        return seq
+
+    def fork(
+        self, seq: SeqId, position: int, window_rows: RowBytes | None, checkpoint: bytes | None
+    ) -> SeqId:
+        raise EngineError("this engine does not share rows; restore from copied rows instead of forking")
+
+    def cut(self, seq: SeqId, position: int, window_rows: RowBytes | None, checkpoint: bytes | None) -> None:
+        """Takes `seq` back to `position`; see the port. Raises EngineError, with `seq` unchanged."""
+        live = self._get(seq)
+        if not 0 <= position <= live.position:
+            raise EngineError(f"cannot go back to {position}: the sequence stands at {live.position}")
+        if position == 0:
+            self._live[seq] = _Live(self._new_caches())
+            return
+        window = self.layout.window_tokens
+        first = max(0, position - window)
+        if window_rows is not None:
+            self._check_rows(window_rows, position - first)
+        elif window and self.window_start(seq) > first:
+            raise EngineError(
+                f"position {position} needs window rows {first}..{position}; "
+                f"the sequence holds them from {self.window_start(seq)} on"
+            )
+        self._check_checkpoint(checkpoint, needed=position != live.position)
+        caches = self.states.cut(live.caches, live.position, position, window_rows, checkpoint)
+        held = first if window_rows is not None else live.held_from
+        self._live[seq] = _Live(caches, position, held)
+
+    def forward(self, steps: Sequence[Step]) -> list[Logits | None]:
+        """Reads every step's tokens. Raises EngineFull or EngineError before any change."""
+        self._check_steps(steps)
+        return [self._read(self._live[step.seq], step) for step in steps]
+
+    def _read(self, live: _Live, step: Step) -> Logits | None:
+        """All but the last token for what they leave behind; the last alone where its scores are asked, so
+        that the output head is computed for one."""
+        tokens = mx.array(step.tokens.astype(np.int32))[None]
+        count = len(step.tokens)
+        head = count - 1 if step.wants_logits else count
+        if head:
+            self._model(tokens[:, :head], cache=live.caches)
+            mx.eval([leaf.state for leaf in leaves(live.caches)])
+        answer = None
+        if step.wants_logits:
+            scores = self._model(tokens[:, head:], cache=live.caches)[0, -1].astype(mx.float32)
+            mx.eval(scores, [leaf.state for leaf in leaves(live.caches)])
+            answer = np.array(scores, dtype=np.float32, copy=True)
+        live.position += count
+        return answer
+
+    def is_open(self, seq: SeqId) -> bool:
+        return seq in self._live
+
+    def position(self, seq: SeqId) -> int:
+        return self._get(seq).position
+
+    def window_start(self, seq: SeqId) -> int:
+        """Lowest token whose windowed rows are still there; 0 without windowed layers."""
+        live = self._get(seq)
+        if not self.layout.window_tokens:
+            return 0
+        return min(live.position, max(live.held_from, self.states.first(live.caches)))
+
+    def rows(self, seq: SeqId, start: int, stop: int) -> RowBytes:
+        """Copies out rows start..stop. Raises EngineError where they are not there."""
+        live = self._get(seq)
+        if not self.window_start(seq) <= start <= stop <= live.position:
+            raise EngineError(
+                f"rows {start}..{stop} asked of a sequence that holds "
+                f"{self.window_start(seq)}..{live.position}"
+            )
+        return self.states.rows(live.caches, start, stop)
+
+    def checkpoint(self, seq: SeqId) -> bytes:
+        """The recurrent state at the present position. Raises EngineError without recurrent layers."""
+        live = self._get(seq)
+        if not self.layout.recurrent:
+            raise EngineError("this model has no recurrent layers, so there is no checkpoint to take")
+        return self.states.checkpoint(live.caches, live.position)
+
+    def restore(self, rows: Sequence[RowBytes], checkpoint: bytes | None, position: int) -> SeqId:
+        """A new sequence at `position` from rows 0..position; see the port."""
+        if not 0 <= position <= self.layout.context_tokens:
+            raise EngineError(
+                f"cannot restore {position} tokens: the context holds {self.layout.context_tokens}"
+            )
+        held = sum(len(part) for part in rows)
+        if self.layout.planes and held != position:
+            raise EngineError(f"restoring at {position} needs {position} rows, not {held}")
+        for part in rows:
+            self._check_rows(part, len(part))
+        self._check_checkpoint(checkpoint, needed=position > 0)
+        seq = self.open()
+        if position:
+            try:
+                caches = self.states.build(rows, checkpoint, position)
+            except EngineError:
+                self.close(seq)
+                raise
+            first = max(0, position - self.layout.window_tokens) if self.layout.window_tokens else 0
+            self._live[seq] = _Live(caches, position, first)
+        return seq
+
+    def close(self, seq: SeqId) -> None:
+        self._get(seq)
+        del self._live[seq]
+
+    def shutdown(self) -> None:
+        self._live.clear()
+        self._model = None
+        mx.clear_cache()
+
+    # Checks
+
+    def _get(self, seq: SeqId) -> _Live:
+        live = self._live.get(seq)
+        if live is None:
+            raise EngineError(f"sequence {seq} is not open")
+        return live
+
+    def _check_steps(self, steps: Sequence[Step]) -> None:
+        if len({step.seq for step in steps}) != len(steps):
+            raise EngineError("one forward may carry one step a sequence")
+        for step in steps:
+            live, count = self._get(step.seq), len(step.tokens)
+            if not 1 <= count <= self.max_step_tokens:
+                raise EngineError(f"a step carries 1..{self.max_step_tokens} tokens, not {count}")
+            if step.tokens.min() < 0 or step.tokens.max() >= self.layout.vocab_size:
+                raise EngineError(
+                    f"token ids are 0..{self.layout.vocab_size - 1}: got {step.tokens.tolist()}"
+                )
+            if live.position + count > self.layout.context_tokens:
+                raise EngineFull(
+                    f"{live.position} + {count} tokens exceed the context of {self.layout.context_tokens}"
+                )
+
+    def _check_rows(self, rows: RowBytes, count: int) -> None:
+        shapes = [(plane.shape, plane.dtype) for plane in rows.planes]
+        if shapes != [((count, plane.row_bytes), np.uint8) for plane in self.layout.planes]:
+            raise EngineError(
+                f"these are not {count} rows of the {len(self.layout.planes)} planes of this model"
+            )
+
+    def _check_checkpoint(self, checkpoint: bytes | None, *, needed: bool) -> None:
+        if checkpoint is None:
+            if needed and self.layout.recurrent:
+                raise EngineError("recurrent layers cannot go there without a checkpoint")
+        elif self.layout.planes and len(checkpoint) != self.layout.checkpoint_bytes:
+            raise EngineError(f"a checkpoint is {self.layout.checkpoint_bytes} bytes, not {len(checkpoint)}")
+
+    def _facts(self, proof: Proof, notes: tuple[str, ...]) -> EngineFacts:
+        loaded, options = self._loaded, self._options
+        bits = "model" if options.kv_bits is None else f"{options.kv_bits} in groups of {options.kv_group}"
+        parts = {
+            "weights": loaded.weights_digest,
+            "architecture": loaded.architecture,
+            "kv_type": bits,
+            "engine": " ".join(f"{name} {version}" for name, version in versions().items()),
+            "device": str(mx.default_device()),
+            "state_version": STATE_VERSION,
+            "state_kind": "rows" if isinstance(self.states, RowStates) else "snapshots",
+        }
+        if loaded.adapters:
+            parts["adapters"] = ", ".join(f"{one.digest} x {one.scale!r}" for one in loaded.adapters)
+        return EngineFacts(
+            engine="mlx",
+            model_name=loaded.model_name,
+            architecture=loaded.architecture,
+            parameters=loaded.parameters,
+            state_proved=proof.state_proved,
+            exact_repeat=proof.exact_repeat,
+            restore_equals_cold=proof.restore_equals_cold,
+            parts=parts,
+            chat_template=loaded.chat_template,
+            notes=notes,
+            adapters=loaded.adapters,
+        )
+
+
+def load(
+    model: str | Path,
+    options: MlxOptions | None = None,
+    *,
+    progress: Callable[[int, int], None] | None = None,
+) -> MlxEngine:
+    """Loads and probes the MLX model at `model`: a folder, owner/name in the hub cache, or hf:owner/name.
+
+    `progress` gets bytes read and in all while the weights' digest is taken. Raises ModelError, ConfigError.
+    """
+    options = options or MlxOptions()
+    set_limits(options)
+    loaded = load_model_directory(model, options, progress)
+    try:
+        return MlxEngine(loaded, options)
+    except ValueError as error:
+        if options.kv_bits is not None:
+            raise ConfigError(
+                f"--kv-type: {loaded.architecture} cannot keep quantised keys: {error}"
+            ) from error
+        raise

@@ -1,0 +1,94 @@
+"""The proof, at load, that state can be copied out, put back and gone on from.
+
+A few tokens of the loaded model itself: one sequence is read in two chunks, its state between them
+is put into another that reads the same second chunk, and a third reads all in one. *State*: the
+second ends with the scores of the first. *Bits*: with the same bits (exact repeat), and with those
+of the third too (restore equals cold).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from headstart.engines.base import Engine, Logits, SeqId, Step
+from headstart.errors import EngineError
+from headstart.prefix.tokens import TokenRun
+
+__all__ = ["Proof", "prove"]
+
+CUT, COUNT = 7, 23
+CLOSE = 1e-3
+"""Of the scale of the scores; what a wrong row changes is more than ten times as much."""
+NOT_EQUAL = (
+    "a restored prompt equals a cold run within rounding, not bit for bit: this model's products depend on the "
+    "shape of the chunk"
+)
+NOT_REPEATED = "the same work does not give the same bits twice on this device"
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was shown; `notes` say what to expect where something did not hold."""
+
+    state_proved: bool
+    exact_repeat: bool
+    restore_equals_cold: bool
+    notes: tuple[str, ...] = ()
+
+
+def prove(engine: Engine) -> Proof:
+    """Runs the probe. An EngineError on the way is a proof that failed, with the error as its note."""
+    tokens = _tokens(engine)
+    opened: list[SeqId] = []
+    try:
+        return _run(engine, tokens, min(CUT, len(tokens) - 1), opened)
+    except EngineError as error:
+        return Proof(False, False, False, (f"the probe failed: {error}",))
+    finally:
+        for seq in opened:
+            if engine.is_open(seq):
+                engine.close(seq)
+
+
+def _run(engine: Engine, tokens: TokenRun, cut: int, opened: list[SeqId]) -> Proof:
+    first = engine.open()
+    opened.append(first)
+    engine.forward([Step(first, tokens[:cut], wants_logits=False)])
+    rows = engine.rows(first, 0, cut)
+    checkpoint = engine.checkpoint(first) if engine.layout.recurrent else None
+    went_on = _read(engine, first, tokens[cut:])
+    engine.close(first)
+    second = engine.restore([rows] if engine.layout.planes else [], checkpoint, cut)
+    opened.append(second)
+    resumed = _read(engine, second, tokens[cut:])
+    engine.close(second)
+    third = engine.open()
+    opened.append(third)
+    whole = _read(engine, third, tokens)
+    scale = float(np.abs(went_on).max()) or 1.0
+    proved = bool(np.isfinite(resumed).all()) and float(np.abs(resumed - went_on).max()) <= CLOSE * scale
+    repeat = proved and resumed.tobytes() == went_on.tobytes()
+    cold = repeat and resumed.tobytes() == whole.tobytes()
+    notes = () if cold else ((NOT_EQUAL,) if repeat else (NOT_REPEATED,))
+    return Proof(
+        proved, repeat, cold, notes if proved else ("a restored sequence goes on with other scores",)
+    )
+
+
+def _read(engine: Engine, seq: SeqId, tokens: TokenRun) -> Logits:
+    answer = None
+    for start in range(0, len(tokens), engine.max_step_tokens):
+        part = tokens[start : start + engine.max_step_tokens]
+        (answer,) = engine.forward([Step(seq, part, wants_logits=start + len(part) == len(tokens))])
+    assert answer is not None
+    return answer
+
+
+def _tokens(engine: Engine) -> TokenRun:
+    """Ordinary tokens, spread over the vocabulary."""
+    count = min(COUNT, engine.layout.context_tokens)
+    ordinary = [token for token in range(engine.layout.vocab_size) if token not in engine.vocabulary.control]
+    step = max(1, len(ordinary) // count)
+    return np.array([ordinary[(n * step + n) % len(ordinary)] for n in range(count)], np.int32)
