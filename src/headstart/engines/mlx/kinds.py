@@ -186,7 +186,7 @@ def replaced(caches: Sequence[Any], new: Iterator[Any]) -> list[Any]:
 
 @dataclass(frozen=True)
 class RowsLeaf:
-    """A leaf with a row a token in each of `tensors`. Empty arrays (0 wide) are among them, not among planes."""
+    """A leaf with a row a token in each of `tensors`. Arrays 0 wide are among them, not among planes."""
 
     kind: RowsKind
     tensors: tuple[Tensor, ...]
@@ -235,7 +235,7 @@ class ArraysLeaf:
         return sum(tensor.nbytes for tensor in self.tensors)
 
     def state(self, leaf: Any) -> list[mx.array]:
-        """Its arrays as bytes, not evaluated. One the model has not made yet is zeros, as the model takes it."""
+        """Its arrays as bytes, not evaluated. One that is not made yet is zeros, as the model takes it."""
         return [
             mx.contiguous(array).reshape(-1).view(mx.uint8)
             if array is not None

@@ -29,8 +29,8 @@ ACTIVATIONS = 12
 
 @dataclass(frozen=True)
 class Needs:
-    """Bytes. `row_bytes`: all planes of a token; `fixed_bytes`: recurrent state of a sequence; `token_bytes`: work
-    of one token of a chunk, attention aside; `pair_bytes`: work of one token of a chunk and one before it."""
+    """Bytes. `row_bytes`: all planes of a token; `fixed_bytes`: recurrent state of a sequence; `token_bytes`:
+    work of one token of a chunk, attention aside; `pair_bytes`: that of it and one token before it."""
 
     weights_bytes: int
     sequences: int
@@ -94,15 +94,15 @@ def limited_context(
         fits = _longest(needs, options.ctx_size, wanted, limit)
         raise ConfigError(
             f"a context of {context} tokens for {needs.sequences} sequences needs "
-            f"{_gb(needs.total_bytes(context, SMALLEST_CHUNK))} with the weights, {_gb(limit)} can be used; {fits} tokens "
-            "would fit. Lower --ctx-size or --max-concurrent-requests."
+            f"{_gb(needs.total_bytes(context, SMALLEST_CHUNK))} with the weights, {_gb(limit)} can be used; "
+            f"{fits} tokens would fit. Lower --ctx-size or --max-concurrent-requests."
         )
     if not chunk:
         context = _longest(needs, trained, wanted, limit)
         if context < SMALLEST_CONTEXT:
             raise ModelError(
-                f"the model needs {_gb(needs.total_bytes(SMALLEST_CONTEXT, SMALLEST_CHUNK))} with its shortest useful "
-                f"context, {_gb(limit)} can be used"
+                f"the model needs {_gb(needs.total_bytes(SMALLEST_CONTEXT, SMALLEST_CHUNK))} with its shortest "
+                f"useful context, {_gb(limit)} can be used"
             )
         chunk = chunk_tokens(needs, context, min(wanted, context), limit)
     notes = []
@@ -111,14 +111,12 @@ def limited_context(
     if context > trained:
         notes.append(f"the context of {context} tokens is longer than the {trained} the model was trained on")
     if chunk < min(wanted, context):
-        notes.append(
-            f"prompts are read {chunk} tokens at a time, not {wanted}: {_gb(limit)} of memory can be used"
-        )
+        notes.append(f"prompts are read {chunk} tokens at a time, not {wanted}: {_gb(limit)} can be used")
     return context, chunk, "; ".join(notes) or None
 
 
 def _longest(needs: Needs, most: int, wanted: int, limit: int) -> int:
-    """The longest context, in steps of 256, that the smallest chunk can be read with; 0 where there is none."""
+    """The longest context, in steps of 256, that the smallest chunk can be read with; 0 where none can."""
     low, high = 0, most // 256
     while low < high:
         middle = (low + high + 1) // 2

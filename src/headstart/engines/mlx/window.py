@@ -33,7 +33,7 @@ class WindowCache(RotatingKVCache):
     values: Any
 
     def __init__(self, max_size: int) -> None:
-        super().__init__(max_size=max_size)
+        super().__init__(max_size=max_size)  # type: ignore[no-untyped-call]
         self.start = 0
 
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
@@ -89,7 +89,7 @@ class ChunkCache(ChunkedKVCache):
     values: Any
 
     def __init__(self, chunk_size: int) -> None:
-        super().__init__(chunk_size)
+        super().__init__(chunk_size)  # type: ignore[no-untyped-call]
 
     def maybe_trim_front(self) -> None:
         first = aligned(self.offset - self.chunk_size)
