@@ -25,7 +25,7 @@ from tests.engines.equality import (
     state_at,
 )
 from tests.engines.test_equality_toy import could_happen
-from tests.fixtures.mlx_models import NAMES, MlxModels
+from tests.fixtures.mlx_models import CHUNK, NAMES, MlxModels
 
 KINDS = [*NAMES, "llama/kv8", "qwen3_next/kv4"]
 """Models, some with quantised keys and values."""
@@ -122,10 +122,10 @@ def test_rows_are_those_of_a_run_in_other_chunks(name: str, engines: Load) -> No
 def test_every_fault_is_noticed(name: str, fault: Fault, engines: Load, others: Load) -> None:
     engine, other = engines(name), others(name)
     random = np.random.default_rng(2)
-    old = random_tokens(random, engine, 60)
+    position = 2 * CHUNK - 1 if name == "llama4" else 40  # the last token that sees its whole chunk
+    old = random_tokens(random, engine, position + 20)
     tail = random_tokens(random, engine, 5)
-    chunks = (*(1,) * 60,)
-    position = 40
+    chunks = (1,) * (position + 20)
     stops = [position - 1, position, position + 1]
     seqs = (engine.open(), other.open())
     recording = record(engine, seqs[0], old, chunks, stops)
@@ -134,7 +134,7 @@ def test_every_fault_is_noticed(name: str, fault: Fault, engines: Load, others: 
     other.close(seqs[1])
     good = state_at(recording, position, tail)
     spoiled = corrupt(engine, fault, good, recording, foreign)
-    cold = cold_logits(engine, np.concatenate([old[:position], tail]), (1,) * 45)
+    cold = cold_logits(engine, np.concatenate([old[:position], tail]), (1,) * (position + 5))
     assert compare_corrupted(engine, good, (1,) * 5, cold).same_bits
     if spoiled is None:
         assert not could_happen(engine, fault)

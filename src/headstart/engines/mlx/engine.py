@@ -259,8 +259,8 @@ class MlxEngine:
                 )
 
     def _check_rows(self, rows: RowBytes, count: int) -> None:
-        shapes = [(plane.shape, plane.dtype) for plane in rows.planes]
-        if shapes != [((count, plane.row_bytes), np.uint8) for plane in self.layout.planes]:
+        shapes = [plane.shape for plane in rows.planes if plane.dtype == np.uint8]
+        if shapes != [(count, plane.row_bytes) for plane in self.layout.planes]:
             raise EngineError(
                 f"these are not {count} rows of the {len(self.layout.planes)} planes of this model"
             )

@@ -66,7 +66,7 @@ class RowStates:
         return b"".join(array.tobytes() for array in _copied(found))
 
     def build(self, rows: Sequence[RowBytes], checkpoint: bytes | None, position: int) -> list[Any]:
-        """Caches at `position`, above 0, from all rows before it; of windowed planes the last window is used."""
+        """Caches at `position`, above 0, from all rows before it; of windowed planes the last window counts."""
         joined = RowBytes.join(rows) if rows else RowBytes(())
         mark = _Reader(checkpoint)
         caches = self._make()
@@ -128,8 +128,8 @@ class _Reader:
 class SnapshotStates:
     """Whole states, usable at their exact position only: to the cache, a purely recurrent model.
 
-    A snapshot is the position, the length of a JSON text, that text (what each cache calls its state, with shape
-    and type in the place of every array), and the arrays' bytes.
+    A snapshot is the position, the length of a JSON text, that text (what each cache calls its state, with
+    shape and type in the place of every array), and the arrays' bytes.
     """
 
     row_bytes = 0
@@ -192,7 +192,7 @@ _DTYPES = {
 
 
 def _outline(state: Any, arrays: list[mx.array]) -> Any:
-    """`state` with each array described; the arrays go to `arrays`. Raises EngineError for what cannot be told."""
+    """`state` with each array described; the arrays go to `arrays`. Raises EngineError for what it cannot."""
     if isinstance(state, mx.array):
         arrays.append(state)
         return {"shape": list(state.shape), "dtype": str(state.dtype)}
