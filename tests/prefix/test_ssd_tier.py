@@ -12,6 +12,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -224,6 +225,16 @@ def test_a_row_whose_checksum_holds_is_not_believed_either(forgery: str, tmp_pat
         assert disk.restored(counting(0, 17)) == 4
     with Disk(tmp_path) as disk:
         assert disk.restored(counting(0, 17)) == 4, "and it is forgotten for good"
+
+
+def test_a_model_without_rows_comes_back_from_the_disk(tmp_path: Path) -> None:
+    """All its state is recurrent: its blocks hold tokens alone."""
+    layout = replace(RECURRENT, planes=())
+    with Disk(tmp_path, layout=layout) as disk:
+        disk.put(counting(0, 9), checkpoints=[6, 9], logits=True)
+    with Disk(tmp_path, layout=layout) as disk:
+        assert disk.restored(counting(0, 9)) == 9
+        assert disk.restored(glue(counting(0, 6), run(50, 51))) == 6
 
 
 def test_canonical_rows_alone_are_saved_where_no_others_are_used(tmp_path: Path) -> None:

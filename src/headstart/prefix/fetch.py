@@ -128,9 +128,10 @@ class Fetch:
             if entry.removed:
                 raise StoreFileError(Reason.EVICTED, "the block was dropped meanwhile")
             skip = recorder.position - self._tier.shelf.tree.start(entry)
-            if 0 <= skip < len(state):
-                tokens = _tokens(entry.tokens)[skip : len(state)]
-                recorder.record(tokens, state.cut(skip, len(state)), canonical=entry.canonical)
+            count = len(state) if state.planes else entry.count  # a recurrent model leaves no rows
+            if 0 <= skip < count:
+                tokens = _tokens(entry.tokens)[skip:count]
+                recorder.record(tokens, state.cut(skip, count), canonical=entry.canonical)
                 self.tokens += len(tokens)
         else:
             assert isinstance(state, bytes)

@@ -1,4 +1,4 @@
-"""The equality suite on every tiny MLX model: bits, not closeness, on the CPU backend; every fault is noticed."""
+"""The equality suite on every tiny MLX model: bits, not closeness, on the CPU backend, and every fault."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from headstart.engines.mlx.engine import MlxEngine, load
-from headstart.engines.mlx.options import MlxOptions
+from headstart.engines.mlx.engine import MlxEngine
 from tests.engines.equality import (
     Chunks,
     Fault,
@@ -25,7 +24,7 @@ from tests.engines.equality import (
     state_at,
 )
 from tests.engines.test_equality_toy import could_happen
-from tests.fixtures.mlx_models import CHUNK, NAMES, MlxModels
+from tests.fixtures.mlx_models import CHUNK, NAMES
 
 KINDS = [*NAMES, "llama/kv8", "qwen3_next/kv4"]
 """Models, some with quantised keys and values."""
@@ -33,34 +32,7 @@ BY_CHUNKS = {"mamba2", "falcon_h1", "deepseek_v32"}
 """Their own code computes a single token, or a chunk, another way: bits repeat with the same chunks only."""
 CASES = 4
 LARGEST = 80
-
 Load = Callable[[str], MlxEngine]
-
-
-def loader(models: MlxModels, seed: int | None) -> Load:
-    loaded: dict[str, MlxEngine] = {}
-
-    def one(name: str) -> MlxEngine:
-        if name not in loaded:
-            model, _, bits = name.partition("/kv")
-            options = MlxOptions(
-                ctx_size=512, max_step_tokens=LARGEST, kv_bits=int(bits) if bits else None, kv_group=32
-            )
-            loaded[name] = load(models(model, seed), options)
-        return loaded[name]
-
-    return one
-
-
-@pytest.fixture(scope="session")
-def engines(mlx_model: MlxModels) -> Load:
-    return loader(mlx_model, None)
-
-
-@pytest.fixture(scope="session")
-def others(mlx_model: MlxModels) -> Load:
-    """Models of the same shape with other weights."""
-    return loader(mlx_model, 99)
 
 
 def cold_chunks(name: str, random: np.random.Generator, total: int, as_read: Chunks) -> Chunks:

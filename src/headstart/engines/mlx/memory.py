@@ -101,8 +101,8 @@ def limited_context(
         context = _longest(needs, trained, wanted, limit)
         if context < SMALLEST_CONTEXT:
             raise ModelError(
-                f"the model needs {_gb(needs.total_bytes(SMALLEST_CONTEXT, SMALLEST_CHUNK))} with its shortest "
-                f"useful context, {_gb(limit)} can be used"
+                f"the model needs {_gb(needs.total_bytes(SMALLEST_CONTEXT, SMALLEST_CHUNK))} with its "
+                f"shortest useful context, {_gb(limit)} can be used"
             )
         chunk = chunk_tokens(needs, context, min(wanted, context), limit)
     notes = []

@@ -66,7 +66,7 @@ class RowStates:
         return b"".join(array.tobytes() for array in _copied(found))
 
     def build(self, rows: Sequence[RowBytes], checkpoint: bytes | None, position: int) -> list[Any]:
-        """Caches at `position`, above 0, from all rows before it; of windowed planes the last window counts."""
+        """Caches at `position`, above 0, from all rows before it; of windowed planes the last window."""
         joined = RowBytes.join(rows) if rows else RowBytes(())
         mark = _Reader(checkpoint)
         caches = self._make()

@@ -27,7 +27,7 @@ def aligned(position: int) -> int:
 
 
 class WindowCache(RotatingKVCache):
-    """Keys and values of at least the last `max_size` tokens, in order. `start`: the token of the first row."""
+    """Keys and values of at least the last `max_size` tokens, in order. `start`: token of the first row."""
 
     keys: Any
     values: Any
@@ -35,13 +35,15 @@ class WindowCache(RotatingKVCache):
     def __init__(self, max_size: int) -> None:
         super().__init__(max_size=max_size)  # type: ignore[no-untyped-call]
         self.start = 0
+        self._before = 0
 
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
         count = keys.shape[2]
         first = aligned(self.offset - self.max_size + 1)
         room = 0 if self.keys is None else self.keys.shape[2]
         if self.keys is None or self.offset - self.start + count > room:
-            self._move(keys, values, first, count)
+            self._move(keys, values, max(self.start, min(first, self._before)), count)
+        self._before = self.offset
         at = self.offset - self.start
         self.keys[..., at : at + count, :] = keys
         self.values[..., at : at + count, :] = values
@@ -50,7 +52,8 @@ class WindowCache(RotatingKVCache):
         return self.keys[..., seen, :], self.values[..., seen, :]
 
     def _move(self, keys: mx.array, values: mx.array, first: int, count: int) -> None:
-        """Rows from `first` on into new memory with room for `count` more."""
+        """Rows from `first` on into new memory with room for `count` more. Those of the call before are among
+        them: a step of the engine may take two calls, and its rows are copied out after both."""
         kept = self.offset - first
         room = kept + max(count, SLACK if count == 1 else count)
         moved = []
@@ -83,16 +86,22 @@ class WindowCache(RotatingKVCache):
 
 
 class ChunkCache(ChunkedKVCache):
-    """Keys and values of at least the last `chunk_size` tokens; `start_position` is the token of the first."""
+    """Keys and values of at least the last `chunk_size` tokens; `start_position`: token of the first row."""
 
     keys: Any
     values: Any
 
     def __init__(self, chunk_size: int) -> None:
         super().__init__(chunk_size)  # type: ignore[no-untyped-call]
+        self._before = 0
+
+    def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
+        self._before = self.offset
+        kept: tuple[mx.array, mx.array] = super().update_and_fetch(keys, values)  # type: ignore[no-untyped-call]
+        return kept
 
     def maybe_trim_front(self) -> None:
-        first = aligned(self.offset - self.chunk_size)
+        first = aligned(min(self.offset - self.chunk_size, self._before))
         if self.keys is not None and first > self.start_position:
             seen = slice(first - self.start_position, self.offset - self.start_position)
             self.keys, self.values = self.keys[..., seen, :], self.values[..., seen, :]
