@@ -192,7 +192,8 @@ def wait_written(url: str, timeout_s: float = 120) -> None:
 
 @dataclass(frozen=True)
 class Setup:
-    """What all servers of one comparison have in common. `slots`: requests at a time. `unified`:
+    """What all servers of one comparison have in common. `threads` 0: the engine's own choice. `slots`: requests
+    at a time. `unified`:
     llama-server keeps the rows of all slots in one buffer, as --batching shared does."""
 
     model: Path
@@ -207,7 +208,7 @@ def headstart(setup: Setup, *flags: str) -> Iterator[Headstart]:
     """`headstart serve` with `setup` and further `flags`; it leaves nothing on disk unless they say so."""
     with tempfile.TemporaryDirectory() as base:
         command = headstart_command(setup, "--base-path", base, "--ssd-cache", "0", *flags)
-        with _running(command) as url:
+        with running(command) as url:
             yield Headstart(url)
 
 
@@ -215,7 +216,8 @@ def headstart_command(setup: Setup, *flags: str) -> list[str]:
     """The command line of `headstart serve` with `setup` on a free port; of equal flags the last counts."""
     return [
         *(sys.executable, "-m", "headstart", "serve", "--port", "0", "--model", str(setup.model)),
-        *("--ctx-size", str(setup.context_tokens), "--threads", str(setup.threads)),
+        *("--ctx-size", str(setup.context_tokens)),
+        *(("--threads", str(setup.threads)) if setup.threads else ()),
         *("--max-concurrent-requests", str(setup.slots), "--prefill-chunk", "512", *flags),
     ]
 
@@ -225,17 +227,20 @@ def llama_server(setup: Setup) -> Iterator[LlamaServer]:
     """llama.cpp's server with `setup`."""
     numbers = (setup.context_tokens, setup.slots, setup.threads)
     words = [*map(str, numbers), *(["unified"] if setup.unified else [])]
-    with _running([sys.executable, str(HERE / "peer.py"), str(setup.model), *words]) as url:
+    with running([sys.executable, str(HERE / "peer.py"), str(setup.model), *words]) as url:
         yield LlamaServer(url)
 
 
+READY = r"^ready +(http://[^/\s]+)"
+
+
 @contextmanager
-def _running(command: list[str]) -> Iterator[str]:
-    """Runs `command` until the block ends; gives the URL it says it is ready at."""
+def running(command: list[str], ready: str = READY) -> Iterator[str]:
+    """Runs `command` until the block ends; gives what the first group of `ready` finds in its output."""
     with tempfile.NamedTemporaryFile("w+b", suffix=".log") as log:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=log, stderr=log)
         try:
-            yield wait_ready(process, Path(log.name))
+            yield wait_ready(process, Path(log.name), ready)
         finally:
             process.terminate()
             with suppress(subprocess.TimeoutExpired):
@@ -244,11 +249,12 @@ def _running(command: list[str]) -> Iterator[str]:
             process.wait()
 
 
-def wait_ready(process: subprocess.Popen[bytes], log: Path) -> str:
-    """The URL a server that writes to `log` says it is ready at. Raises RuntimeError where it ends first."""
+def wait_ready(process: subprocess.Popen[bytes], log: Path, pattern: str = READY) -> str:
+    """The URL a server that writes to `log` says it is ready at, or what else the first group of `pattern`
+    finds. Raises RuntimeError where the server ends first."""
     deadline_s = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline_s:
-        ready = re.search(r"^ready +(http://[^/\s]+)", log.read_text(errors="replace"), re.MULTILINE)
+        ready = re.search(pattern, log.read_text(errors="replace"), re.MULTILINE)
         if ready:
             return ready.group(1)
         if process.poll() is not None:

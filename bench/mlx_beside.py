@@ -1,0 +1,155 @@
+"""headstart's MLX engine beside mlx_lm.server: speed, and prompt tokens read again.
+
+    python bench/mlx_beside.py            about 15 minutes on two cores
+    python bench/mlx_beside.py --quick    three minutes, numbers not worth quoting
+
+The same small random-weight models, the same machine, one run, the servers taking turns. The CPU backend of
+MLX is slow, so only ratios mean something. Tokens are bytes: headstart is sent token ids, mlx_lm.server the
+same text. Needs the packages mlx and mlx-lm.
+"""
+
+from __future__ import annotations
+
+import argparse
+import socket
+import statistics
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from machine import write_results
+from mlx_models import CONFIGS, mlx_model
+from prefix_reuse import Record, Trial, summary, table
+from servers import FORCE, Ask, Headstart, Reply, Setup, headstart, running, stream
+from workloads import WORKLOADS, Source, longest
+
+LETTERS = 94
+"""Token n below this is the character chr(33 + n) of ASCII."""
+REPLY = [7] * 16
+
+
+@dataclass
+class MlxLmServer:
+    """mlx_lm.server, asked through /v1/completions with text."""
+
+    url: str
+    name: str = "mlx_lm.server"
+
+    def complete(self, ask: Ask) -> Reply:
+        body: dict[str, Any] = {
+            "prompt": "".join(chr(33 + token) for token in ask.prompt),
+            "max_tokens": ask.count,
+            "temperature": 0,
+            "stream": True,
+            "stream_options": {"include_usage": True},
+        }
+        if ask.force is not None:
+            body["logit_bias"] = {str(ask.force): FORCE}
+        events, first_s, wall_s = stream(self.url, "/v1/completions", body)
+        usage = next(event["usage"] for event in reversed(events) if event.get("usage"))
+        cached = usage["prompt_tokens_details"]["cached_tokens"]
+        read, replied = usage["prompt_tokens"] - cached, usage["completion_tokens"]
+        return Reply(usage["prompt_tokens"], read, replied, first_s, wall_s, first_s, wall_s - first_s)
+
+
+@contextmanager
+def mlx_lm_server(model: Path) -> Iterator[MlxLmServer]:
+    """mlx_lm.server as it comes."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = str(one.getsockname()[1])
+    command = [sys.executable, "-m", "mlx_lm", "server", "--model", str(model), "--host", "127.0.0.1"]
+    with running([*command, "--port", port], r"Starting httpd at .* on port (\d+)") as found:
+        yield MlxLmServer(f"http://127.0.0.1:{found}")
+
+
+def speed(model: Path, prefill: int, decode: int, repeats: int) -> dict[str, Any]:
+    """Cold prefill and decode of one request at a time, medians of `repeats`."""
+    source = Source(list(range(LETTERS)), 1)
+    found: dict[str, list[Reply]] = {}
+    with headstart(setup(model, prefill + decode), "--engine", "mlx") as ours, mlx_lm_server(model) as theirs:
+        for server in (ours, theirs):
+            server.complete(Ask(source.take(64), 4, force=REPLY[0]))
+        for _ in range(repeats):
+            for server in (ours, theirs):
+                reply = server.complete(Ask(source.take(prefill), decode, force=REPLY[0]))
+                found.setdefault(server.name, []).append(reply)
+    rates = {
+        name: {
+            "prefill_tokens_per_s": statistics.median(r.prompt_tokens / r.first_token_s for r in replies),
+            "decode_tokens_per_s": statistics.median(
+                (r.completion_tokens - 1) / (r.wall_s - r.first_token_s) for r in replies
+            ),
+        }
+        for name, replies in found.items()
+    }
+    ours_, theirs_ = rates[Headstart.name], rates[MlxLmServer.name]
+    ratios = {name.replace("tokens_per_s", "ratio"): ours_[name] / theirs_[name] for name in ours_}
+    return {"prompt_tokens": prefill, "decode_tokens": decode, "rates": rates, **ratios}
+
+
+def reuse(name: str, model: Path, size: int) -> list[Record]:
+    """Every workload, the servers taking turns at each."""
+    text = list(range(LETTERS))
+    trials = [Trial(name, workload, size, salt, text, REPLY) for salt, workload in enumerate(WORKLOADS)]
+    talks = (WORKLOADS[trial.workload](Source(text, trial.salt), size) for trial in trials)
+    records: list[Record] = []
+    with ExitStack() as stack:
+        ours = stack.enter_context(headstart(setup(model, longest(talks, REPLY)), "--engine", "mlx"))
+        theirs = stack.enter_context(mlx_lm_server(model))
+        for trial in trials:
+            for server in (ours, theirs):
+                print(f"{name}: {trial.workload}: {server.name}", file=sys.stderr)
+                records += trial.run(server)
+    return records
+
+
+def setup(model: Path, context: int) -> Setup:
+    return Setup(model, context + 64, threads=0)
+
+
+def lines(results: dict[str, Any]) -> list[str]:
+    """The results as Markdown tables."""
+    rows = ["| model | prefill | decode |", "|---|---:|---:|"]
+    rows += [
+        f"| {name} | {one['prefill_ratio']:.2f} | {one['decode_ratio']:.2f} |"
+        for name, one in results["speed"].items()
+    ]
+    return [*rows, "", *table([Record(**step) for step in results["steps"]]).splitlines()]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--models", nargs="+", choices=CONFIGS, default=list(CONFIGS))
+    parser.add_argument("--size", type=int, default=1024, help="tokens of a long prompt (default: 1024)")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--out", type=Path, help="folder for the results (default: bench/results)")
+    options = parser.parse_args()
+    size = 256 if options.quick else options.size
+    numbers = (256, 16, 2) if options.quick else (1024, 64, 5)
+    results: dict[str, Any] = {"size": size, "threads": psutil.cpu_count(logical=False) or 1, "speed": {}}
+    records: list[Record] = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name in options.models:
+            model = mlx_model(name, Path(folder) / name)
+            results["speed"][name] = speed(model, *numbers)
+            records += reuse(name, model, size)
+    results["steps"] = [asdict(record) for record in records]
+    results["sums"] = {
+        f"{name}, {server}": summary([r for r in records if (r.model, r.server) == (name, server)])
+        for name, server in dict.fromkeys((r.model, r.server) for r in records)
+    }
+    print("\n".join(lines(results)))
+    print(write_results("mlx_beside", results, *([options.out] if options.out else [])))
+
+
+if __name__ == "__main__":
+    main()
