@@ -147,7 +147,9 @@ def check_restored(layout: StateLayout, plan: Plan, answer: object) -> None:
     prompt, at = plan.prompt, plan.restore_at
     assert answer.position == at <= len(prompt), "resumes at another position than planned"
     assert answer.tier is plan.tier
-    if answer.rows and layout.planes:
+    if answer.rows and not layout.planes:
+        assert not RowBytes.join(answer.rows).planes
+    elif answer.rows:
         want = rows_of(layout, plan.namespace, prompt, 0, at)
         assert sum(len(part) for part in answer.rows) == at, "wrong number of rows"
         assert same_rows(RowBytes.join(answer.rows), want), "rows of other tokens"
