@@ -306,6 +306,14 @@ class Settings:
         "llama.cpp only: use flash attention. Without it rows cannot be cut at a token, so it stays on.",
         shown="on",
     )
+    distributed: bool = option(
+        False,
+        parse_boolean,
+        "engine",
+        "MLX only: this process is one rank of several that `mlx.launch` started, each with a part of the "
+        "model. The first one serves.",
+        shown="off",
+    )
 
     def __post_init__(self) -> None:
         if not self.api_keys and not is_loopback(self.host):

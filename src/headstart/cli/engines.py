@@ -5,10 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from headstart.config import Settings
 from headstart.engines.base import Engine
 from headstart.errors import ConfigError
+
+if TYPE_CHECKING:
+    from headstart.engines.mlx.options import MlxOptions
 
 __all__ = ["engine_for", "load_engine"]
 
@@ -89,15 +93,41 @@ def _llamacpp(settings: Settings, progress: Callable[[int, int], None]) -> Engin
     return load(settings.model, options, progress=progress)
 
 
+def follows_another_rank(settings: Settings, progress: Callable[[int, int], None]) -> bool:
+    """Whether this process is a rank that does not serve; it has then done its work, and the first rank has
+    ended. Raises ModelError, ConfigError."""
+    if not settings.distributed:
+        return False
+    if engine_for(settings) != "mlx":
+        raise ConfigError("--distributed is for MLX models: leave it out, or give an MLX model folder")
+    options = _mlx_options(settings)
+    from headstart.engines.mlx.distributed import follow_first, is_first
+
+    if is_first():
+        return False
+    follow_first(settings.model, options, progress)
+    return True
+
+
 def _mlx(settings: Settings, progress: Callable[[int, int], None]) -> Engine:
+    options = _mlx_options(settings)
+    if settings.distributed:
+        from headstart.engines.mlx.distributed import load_first
+
+        return load_first(settings.model, options, progress)
+    from headstart.engines.mlx.engine import load
+
+    return load(settings.model, options, progress=progress)
+
+
+def _mlx_options(settings: Settings) -> MlxOptions:
     _check_mlx(settings)
     from headstart.engines.mlx.packages import import_mlx
 
     import_mlx()
-    from headstart.engines.mlx.engine import load
     from headstart.engines.mlx.options import MlxOptions
 
-    options = MlxOptions(
+    return MlxOptions(
         ctx_size=settings.ctx_size or 0,
         max_sequences=settings.max_concurrent_requests,
         max_step_tokens=settings.prefill_chunk,
@@ -105,7 +135,6 @@ def _mlx(settings: Settings, progress: Callable[[int, int], None]) -> Engine:
         adapter=Path(settings.lora[0].path) if settings.lora else None,
         digest_memo=settings.base_directory / "digests.json",
     )
-    return load(settings.model, options, progress=progress)
 
 
 def _check_mlx(settings: Settings) -> None:

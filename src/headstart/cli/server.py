@@ -21,7 +21,7 @@ from headstart.cli.describe import (
     describe_ssd,
     served_name,
 )
-from headstart.cli.engines import load_engine
+from headstart.cli.engines import follows_another_rank, load_engine
 from headstart.cli.http_server import HttpServer
 from headstart.cli.listen import open_socket, url_of
 from headstart.cli.stopping import stoppable
@@ -39,6 +39,8 @@ from headstart.serving.settings import SchedulerSettings
 
 def serve(settings: Settings, terminal: Terminal) -> int:
     """Serves until SIGINT or SIGTERM; answers with the exit status. Raises HeadstartError."""
+    if follows_another_rank(settings, terminal.progress):
+        return 0
     with stoppable(), open_socket(settings.host, settings.port) as listener, ExitStack() as leaving:
         files = take_files(settings)
         terminal.step(f"headstart {__version__}: loading {settings.model}")

@@ -306,14 +306,16 @@ def load(
     options: MlxOptions | None = None,
     *,
     progress: Callable[[int, int], None] | None = None,
+    prepare: Callable[[Any], None] | None = None,
 ) -> MlxEngine:
     """Loads and probes the MLX model at `model`: a folder, owner/name in the hub cache, or hf:owner/name.
 
-    `progress` gets bytes read and in all while the weights' digest is taken. Raises ModelError, ConfigError.
+    `progress` gets bytes read and in all while the weights' digest is taken; `prepare` see
+    `source.load_model_directory`. Raises ModelError, ConfigError.
     """
     options = options or MlxOptions()
     set_limits(options)
-    loaded = load_model_directory(model, options, progress)
+    loaded = load_model_directory(model, options, progress, prepare)
     try:
         return MlxEngine(loaded, options)
     except ValueError as error:

@@ -10,6 +10,7 @@ one refuses, the sequence ends on all.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
@@ -187,7 +188,8 @@ class FirstRank:
         layouts = self._shard.layouts
         self.layout = _joined(layouts)
         self.vocabulary: Vocabulary = local.vocabulary
-        parts = {**local.facts.parts, "ranks": json.dumps([asdict(layout) for layout in layouts])}
+        shards = hashlib.sha256(json.dumps([asdict(layout) for layout in layouts]).encode()).hexdigest()
+        parts = {**local.facts.parts, "ranks": f"{wire.size}, {shards[:32]}"}
         self.facts: EngineFacts = replace(local.facts, parts=parts)
         self.max_sequences = self._shard.max_sequences
         self.max_step_tokens = self._shard.max_step_tokens

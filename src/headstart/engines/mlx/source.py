@@ -54,11 +54,17 @@ class Loaded:
     parameters: int
 
 
-def load_model_directory(path: str | Path, options: MlxOptions, progress: Progress | None = None) -> Loaded:
+def load_model_directory(
+    path: str | Path,
+    options: MlxOptions,
+    progress: Progress | None = None,
+    prepare: Callable[[Any], None] | None = None,
+) -> Loaded:
     """Loads the model at `path`: a folder, the name of a repository in the hub cache
     (owner/name), or hf:owner/name, which downloads it where it is not there yet.
 
-    `progress` gets bytes read and bytes in all while the weights' digest is taken.
+    `progress` gets bytes read and bytes in all while the weights' digest is taken. `prepare` may
+    change the model before its weights are read, so that only what is left of them is.
     Raises ModelError, with what to do, where the model or its adapter cannot be used; ConfigError where
     the words of `path` cannot be understood.
     """
@@ -68,7 +74,9 @@ def load_model_directory(path: str | Path, options: MlxOptions, progress: Progre
     paths = (*weights, *(directory / part for part in CONFIGS if (directory / part).is_file()))
     before = identity(paths)
     digest = remembered(options.digest_memo, paths, lambda: content_digest(paths, progress))
-    model, config = _load(directory, architecture)
+    model, config = _load(directory, architecture, lazy=prepare is not None)
+    if prepare is not None:
+        prepare(model)
     parameters = int(get_total_parameters(model))
     vocab_size = _vocab_size(model, directory)
     vocabulary, tokenize = read_tokenizer(directory, config, vocab_size)
@@ -156,9 +164,9 @@ def _check_config(directory: Path) -> str:
     return str(config["model_type"])
 
 
-def _load(directory: Path, architecture: str) -> tuple[Any, dict[str, Any]]:
+def _load(directory: Path, architecture: str, *, lazy: bool) -> tuple[Any, dict[str, Any]]:
     try:
-        model, config = load_model(directory)
+        model, config = load_model(directory, lazy=lazy)
     except (
         ValueError,
         KeyError,
