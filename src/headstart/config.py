@@ -272,6 +272,25 @@ class Settings:
         "Reads some tokens again for it; the reply says how many.",
         shown="off",
     )
+    speculate: str = option(
+        "off",
+        one_of("off", "ngram", "draft"),
+        "speculation",
+        "Guess tokens and check several in one step. ngram: what followed the same words earlier in prompt "
+        "and reply. draft: what --draft-model writes. The reply is the model's own either way.",
+        metavar="off|ngram|draft",
+    )
+    draft_model: str | None = option(
+        None,
+        parse_text,
+        "speculation",
+        "Smaller model that guesses, with the same vocabulary; named as --model is.",
+        metavar="MODEL",
+        shown="none",
+    )
+    draft_tokens: int = option(
+        8, whole_number(1, 64), "speculation", "Most tokens guessed at once.", metavar="N"
+    )
     kv_type: str = option(
         "f16",
         one_of("f16", "q8_0", "q4_0"),
@@ -306,6 +325,8 @@ class Settings:
             )
         if self.lora and self.engine != "llamacpp":
             raise ConfigError(f"--lora needs --engine llamacpp; --engine {self.engine} takes no adapters")
+        if (self.speculate == "draft") != (self.draft_model is not None):
+            raise ConfigError("--speculate draft and --draft-model MODEL need each other: give both or none")
         if self.kv_type != "f16" and not self.flash_attention:
             raise ConfigError(
                 f"--kv-type {self.kv_type} needs flash attention: leave --no-flash-attention out, or use "

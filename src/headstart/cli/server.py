@@ -6,6 +6,7 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from fastapi import FastAPI
@@ -35,6 +36,7 @@ from headstart.serving.constraint import ConstraintCompiler
 from headstart.serving.models import ServedModel
 from headstart.serving.scheduler import Scheduler
 from headstart.serving.settings import SchedulerSettings
+from headstart.serving.speculation import Speculate
 
 TOY_CONTEXT_TOKENS = 4096
 
@@ -48,8 +50,11 @@ def serve(settings: Settings, terminal: Terminal) -> int:
         engine = load_engine(settings, terminal.progress)
         leaving.callback(engine.shutdown)
         load_s = time.perf_counter() - started_s
+        drafts = load_draft_engine(settings, terminal)
+        if drafts is not None:
+            leaving.callback(drafts.shutdown)
         ssd = None if files is None else open_tier(settings, engine.layout, files, terminal)
-        scheduler, app = assemble(settings, engine, load_s, ssd)
+        scheduler, app = assemble(settings, engine, load_s, ssd, drafts)
         scheduler.start()
         leaving.callback(_stop, scheduler, ssd, terminal)
         server = HttpServer(
@@ -88,6 +93,7 @@ def load_engine(settings: Settings, progress: Callable[[int, int], None]) -> Eng
     from headstart.engines.llamacpp.engine import load
     from headstart.engines.llamacpp.options import Batching, KvType, LlamaCppOptions, LoraAdapter
 
+    step_scores = 1 if settings.speculate == "off" else 1 + settings.draft_tokens
     options = LlamaCppOptions(
         ctx_size=settings.ctx_size or 0,
         max_sequences=settings.max_concurrent_requests,
@@ -99,12 +105,28 @@ def load_engine(settings: Settings, progress: Callable[[int, int], None]) -> Eng
         flash_attention=settings.flash_attention,
         digest_memo=settings.base_directory / "digests.json",
         adapters=tuple(LoraAdapter(Path(file.path), file.scale) for file in settings.lora),
+        step_scores=step_scores,
     )
     return load(settings.model, options, progress=progress)
 
 
+def load_draft_engine(settings: Settings, terminal: Terminal) -> Engine | None:
+    """The engine that drafts, where one is asked for. Raises as `load_engine` does."""
+    if settings.draft_model is None:
+        return None
+    terminal.step(f"loading {settings.draft_model} to draft")
+    alone = replace(
+        settings, model=settings.draft_model, draft_model=None, speculate="off", lora=(), batching="exact"
+    )
+    return load_engine(alone, terminal.progress)
+
+
 def assemble(
-    settings: Settings, engine: Engine, load_s: float, ssd: SsdTier | None = None
+    settings: Settings,
+    engine: Engine,
+    load_s: float,
+    ssd: SsdTier | None = None,
+    draft_engine: Engine | None = None,
 ) -> tuple[Scheduler, FastAPI]:
     """Scheduler, not started yet, and application over a loaded engine."""
     compiler = ConstraintCompiler(
@@ -112,7 +134,7 @@ def assemble(
         engine.layout.vocab_size,
         lambda text: engine.tokenize(text, special=False, add_bos=False).tolist(),
     )
-    scheduler = Scheduler(engine, scheduler_settings(settings), compiler, ssd)
+    scheduler = Scheduler(engine, scheduler_settings(settings), compiler, ssd, draft_engine)
     metrics = ServerMetrics(scheduler.snapshot)
     served = ServedModel(
         name=served_name(settings, engine.facts),
@@ -139,6 +161,8 @@ def scheduler_settings(settings: Settings) -> SchedulerSettings:
         block_tokens=settings.block_size,
         checkpoint_interval_tokens=settings.checkpoint_interval,
         reproducible=settings.reproducible,
+        speculate=Speculate(settings.speculate),
+        draft_tokens=settings.draft_tokens,
     )
 
 

@@ -64,6 +64,8 @@ class Headstart:
             requests=found.get("headstart_finished_requests_total", 0.0),
             ssd_read_bytes=found.get("headstart_ssd_read_bytes_total"),
             evictions=found.get("headstart_cache_evictions_total"),
+            drafted=found.get("headstart_drafted_tokens_total"),
+            accepted=found.get("headstart_accepted_tokens_total"),
             all=found,
         )
 
