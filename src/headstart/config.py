@@ -325,8 +325,8 @@ class Settings:
             )
         if self.lora and self.engine != "llamacpp":
             raise ConfigError(f"--lora needs --engine llamacpp; --engine {self.engine} takes no adapters")
-        if (self.speculate == "draft") != (self.draft_model is not None):
-            raise ConfigError("--speculate draft and --draft-model MODEL need each other: give both or none")
+        if self.speculate == "draft" and self.draft_model is None:
+            raise ConfigError("--speculate draft needs --draft-model MODEL: the model that guesses")
         if self.kv_type != "f16" and not self.flash_attention:
             raise ConfigError(
                 f"--kv-type {self.kv_type} needs flash attention: leave --no-flash-attention out, or use "

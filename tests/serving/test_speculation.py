@@ -1,4 +1,4 @@
-"""Speculation changes how many steps a reply takes, and nothing else that anyone can see or that is stored."""
+"""Speculation changes how many steps a reply takes, and nothing else that is sent or stored."""
 
 from __future__ import annotations
 

@@ -111,8 +111,11 @@ def load_engine(settings: Settings, progress: Callable[[int, int], None]) -> Eng
 
 
 def load_draft_engine(settings: Settings, terminal: Terminal) -> Engine | None:
-    """The engine that drafts, where one is asked for. Raises as `load_engine` does."""
+    """The engine that drafts, where one is used. Raises as `load_engine` does."""
     if settings.draft_model is None:
+        return None
+    if settings.speculate != "draft":
+        terminal.step(f"--draft-model is not used: --speculate is {settings.speculate}")
         return None
     terminal.step(f"loading {settings.draft_model} to draft")
     alone = replace(
@@ -146,6 +149,7 @@ def assemble(
         scheduler=Observed(scheduler, metrics.observe),
         constraints=compiler,
         created=int(time.time()),
+        speculate=settings.speculate,
     )
     return scheduler, create_app(served, settings, scheduler=scheduler, metrics=metrics)
 

@@ -44,6 +44,7 @@ class Headstart:
             window_tokens=told.get("window_tokens") or None,
             models=tuple(str(one.get("id")) for one in listed),
             adapters=adapters,
+            speculative=None if told.get("speculate") in (None, "off") else str(told["speculate"]),
             cache=_tiers(http),
             parts={name: str(told[name]) for name in shown if told.get(name) not in (None, [], "")},
         )
