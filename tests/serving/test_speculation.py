@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 from headstart.engines.base import Engine, SeqId, Step, Vocabulary
+from headstart.engines.llamacpp.engine import load
+from headstart.engines.llamacpp.options import Batching, LlamaCppOptions
 from headstart.engines.toy import ToyEngine
 from headstart.engines.toy_model import LayerKind
 from headstart.errors import ConfigError
@@ -25,6 +27,7 @@ from headstart.serving.draft_ngram import ngram_draft
 from headstart.serving.request import ConstraintKind, ConstraintSpec, Delta, Sampling
 from headstart.serving.sequence import Running
 from headstart.serving.speculation import Draft, Drafter, Speculate, Speculation, new_speculation
+from tests.fixtures.gguf_models import GgufModels
 from tests.serving.harness import GREEDY, CountingToy, Reply, Server, prompt_of
 
 MIXTURES: tuple[tuple[LayerKind, ...], ...] = (
@@ -258,9 +261,6 @@ def test_an_engine_that_gives_one_score_and_another_vocabulary_are_refused() -> 
 
 
 def test_smollm2_repeats_itself_in_fewer_steps(smollm2: Path) -> None:
-    from headstart.engines.llamacpp.engine import load
-    from headstart.engines.llamacpp.options import LlamaCppOptions
-
     engine = load(smollm2, LlamaCppOptions(ctx_size=512, max_sequences=1, threads=1, step_scores=9))
     prompt = engine.tokenize(
         "one two three four\none two three four\none two three four\none two", special=False, add_bos=False
@@ -273,3 +273,28 @@ def test_smollm2_repeats_itself_in_fewer_steps(smollm2: Path) -> None:
     assert end.accepted > 8
     assert again.tokens == reply.tokens
     assert steps < 40
+
+
+@pytest.mark.parametrize("batching", list(Batching))
+@pytest.mark.parametrize("name", ["llama", "gemma3", "qwen35"])
+def test_gguf_models_of_every_kind_take_wrong_guesses_back(
+    gguf_models: GgufModels, name: str, batching: Batching
+) -> None:
+    """Wrong guesses all the time: the sequence is the same as without them but for other chunk sizes."""
+    options = LlamaCppOptions(ctx_size=512, max_sequences=2, threads=1, step_scores=5, batching=batching)
+    engine = load(getattr(gguf_models, name), options)
+    prompt = (prompt_of(40, seed=3) % 90 + 3).astype(np.int32)
+    try:
+        with Server(engine) as server:
+            plain, _ = server.ask(prompt, 24, use_cache=False, top_logprobs=0)
+        text = np.concatenate([prompt, token_run(plain.tokens)]).astype(np.int32)
+        with speculating(Server(engine), lambda: Scripted(text, 2), 4) as server:
+            reply, end = server.ask(prompt, 24, use_cache=False, top_logprobs=0)
+            again, _ = server.ask(prompt, 24, use_cache=False, top_logprobs=0)
+    finally:
+        engine.shutdown()
+    assert end.drafted > end.accepted > 4
+    assert reply.tokens == again.tokens
+    for one, other in zip(deltas(plain)[:8], deltas(reply)[:8], strict=True):
+        assert one.token == other.token
+        assert one.logprob == pytest.approx(other.logprob, abs=0.1)
