@@ -26,7 +26,7 @@ from headstart.serving.draft_model import check_vocabulary
 from headstart.serving.draft_ngram import ngram_draft
 from headstart.serving.request import ConstraintKind, ConstraintSpec, Delta, Sampling
 from headstart.serving.sequence import Running
-from headstart.serving.speculation import Draft, Drafter, Speculate, Speculation, new_speculation
+from headstart.serving.speculation import Draft, Drafter, Speculate, Speculation, new_speculation, next_length
 from tests.fixtures.gguf_models import GgufModels
 from tests.serving.harness import GREEDY, CountingToy, Reply, Server, prompt_of
 
@@ -243,6 +243,15 @@ def test_ngram_takes_the_longest_suffix_and_its_latest_full_continuation() -> No
     assert ngram_draft(token_run([5]), 4).tolist() == []
 
 
+def test_drafts_grow_while_they_are_right_and_shrink_to_what_was() -> None:
+    assert [next_length(2, 2, 8), next_length(8, 8, 8), next_length(8, 3, 8), next_length(4, 0, 8)] == [
+        4,
+        8,
+        4,
+        1,
+    ]
+
+
 def test_an_engine_that_gives_one_score_and_another_vocabulary_are_refused() -> None:
     engine = ToyEngine()
     other = ToyEngine()
@@ -272,7 +281,7 @@ def test_smollm2_repeats_itself_in_fewer_steps(smollm2: Path) -> None:
     engine.shutdown()
     assert end.accepted > 8
     assert again.tokens == reply.tokens
-    assert steps < 40
+    assert steps < 48, "without guesses it takes 64"
 
 
 @pytest.mark.parametrize("batching", list(Batching))

@@ -50,6 +50,23 @@ class Draft:
     anchor: Anchor
 
 
+FIRST_DRAFT = 2
+
+
+def next_length(drafted: int, accepted: int, most: int) -> int:
+    """How long the draft after one of `drafted` tokens is: twice it where all of it was right, else one
+    more than was right. A wrong guess costs a token's computing; on a processor nearly as much as a step."""
+    return min(most, 2 * drafted if accepted == drafted else accepted + 1)
+
+
+@dataclass
+class _Drafting:
+    """One request's drafter, and how many tokens it may guess next."""
+
+    drafter: Drafter
+    length: int = FIRST_DRAFT
+
+
 class Speculation:
     """Drafts of all requests of one scheduler. Engine thread only.
 
@@ -67,7 +84,7 @@ class Speculation:
         self._most = min(most, engine.max_step_tokens - 1)
         if engine.layout.window_tokens:
             self._most = min(self._most, engine.layout.window_tokens // 2 - 1)
-        self._drafters: dict[Running, Drafter] = {}
+        self._drafting: dict[Running, _Drafting] = {}
         self.drafted_tokens = 0
         self.accepted_tokens = 0
 
@@ -76,10 +93,10 @@ class Speculation:
         most = min(self._most, run.max_new_tokens - run.generated - 1)
         if self._make is None or most < 1 or run.stops or run.seq is None:
             return None
-        drafter = self._drafters.get(run)
-        if drafter is None:
-            drafter = self._drafters[run] = self._make()
-        tokens = drafter.propose(run.tokens, most)
+        drafting = self._drafting.get(run)
+        if drafting is None:
+            drafting = self._drafting[run] = _Drafting(self._make())
+        tokens = drafting.drafter.propose(run.tokens, min(most, drafting.length))
         if not len(tokens):
             return None
         try:
@@ -92,6 +109,7 @@ class Speculation:
     ) -> None:
         """`run` has read its next token and `draft`, and `scores` are those after each of them: samples
         as far as the guesses are right. The engine still stands after the whole draft."""
+        before = run.accepted
         run.drafted += len(draft.tokens)
         self.drafted_tokens += len(draft.tokens)
         sample(run, scores[0])
@@ -102,6 +120,7 @@ class Speculation:
             self.accepted_tokens += 1
             run.advance(run.position + 1)
             sample(run, following)
+        self._drafting[run].length = next_length(len(draft.tokens), run.accepted - before, self._most)
 
     def settle(self, run: Running, draft: Draft) -> None:
         """Takes the engine back to where `run` stands. Raises EngineError."""
@@ -110,9 +129,9 @@ class Speculation:
 
     def keep_only(self, running: Iterable[Running]) -> None:
         """Frees the drafters of requests that no longer run."""
-        if self._drafters:
-            for run in self._drafters.keys() - set(running):
-                self._drafters.pop(run).close()
+        if self._drafting:
+            for run in self._drafting.keys() - set(running):
+                self._drafting.pop(run).drafter.close()
 
 
 def new_speculation(engine: Engine, kind: Speculate, most: int, draft_engine: Engine | None) -> Speculation:
