@@ -192,9 +192,9 @@ def wait_written(url: str, timeout_s: float = 120) -> None:
 
 @dataclass(frozen=True)
 class Setup:
-    """What all servers of one comparison have in common. `threads` 0: the engine's own choice. `slots`: requests
-    at a time. `unified`:
-    llama-server keeps the rows of all slots in one buffer, as --batching shared does."""
+    """What all servers of one comparison have in common. `threads` 0: the engine's own choice. `slots`:
+    requests at a time. `unified`: llama-server keeps the rows of all slots in one buffer, as --batching
+    shared does."""
 
     model: Path
     context_tokens: int

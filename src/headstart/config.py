@@ -276,6 +276,25 @@ class Settings:
         "Reads some tokens again for it; the reply says how many.",
         shown="off",
     )
+    speculate: str = option(
+        "off",
+        one_of("off", "ngram", "draft"),
+        "speculation",
+        "Guess tokens and check several in one step. ngram: what followed the same words earlier in prompt "
+        "and reply. draft: what --draft-model writes. The reply is the model's own either way.",
+        metavar="off|ngram|draft",
+    )
+    draft_model: str | None = option(
+        None,
+        parse_text,
+        "speculation",
+        "Smaller model that guesses, with the same vocabulary; named as --model is.",
+        metavar="MODEL",
+        shown="none",
+    )
+    draft_tokens: int = option(
+        8, whole_number(1, 64), "speculation", "Most tokens guessed at once.", metavar="N"
+    )
     kv_type: str = option(
         "f16",
         one_of("f16", "q8_0", "q4_0"),
@@ -323,6 +342,8 @@ class Settings:
             )
         if self.lora and self.engine == "toy":
             raise ConfigError("--lora needs --engine llamacpp or mlx; --engine toy takes no adapters")
+        if self.speculate == "draft" and self.draft_model is None:
+            raise ConfigError("--speculate draft needs --draft-model MODEL: the model that guesses")
         if self.kv_type != "f16" and not self.flash_attention:
             raise ConfigError(
                 f"--kv-type {self.kv_type} needs flash attention: leave --no-flash-attention out, or use "

@@ -36,6 +36,8 @@ SNAPSHOT_COUNTERS = {
         "headstart_shared_prefill_waits",
         "Requests that let another read their prefix.",
     ),
+    "drafted_tokens": ("headstart_drafted_tokens", "Tokens guessed by speculation."),
+    "accepted_tokens": ("headstart_accepted_tokens", "Guessed tokens that came out the same."),
     "preemptions": ("headstart_preemptions", "Sequences that stepped aside for want of room."),
 }
 SNAPSHOT_GAUGES = {

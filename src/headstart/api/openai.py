@@ -152,6 +152,7 @@ def model_json(model: ServedModel) -> dict[str, Any]:
             "state_proved": facts.state_proved,
             "exact_repeat": facts.exact_repeat,
             "restore_equals_cold": facts.restore_equals_cold,
+            "speculate": model.speculate,
             "chat_template": model.template is not None,
             "notes": list(facts.notes),
         },

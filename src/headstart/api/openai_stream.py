@@ -159,7 +159,7 @@ def _closing(exchange: Exchange, ends: Sequence[Finished], first_s: float, total
     )
     model = exchange.model
     replies = tuple(
-        logged_reply(model, request.prompt, end.report)
+        logged_reply(model, request.prompt, end.report, drafted=end.drafted, accepted=end.accepted)
         for request, end in zip(work.requests, ends, strict=True)
     )
     exchange.log.put(LoggedRequest(exchange.request_id, exchange.tenant, replies, work.conversation))

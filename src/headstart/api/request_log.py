@@ -38,13 +38,16 @@ class Conversation:
 class LoggedReply:
     """One reply's report and the text around its divergence.
 
-    `divergence_byte`: offset of the divergence in the prompt's UTF-8 text.
+    `divergence_byte`: offset of the divergence in the prompt's UTF-8 text. `drafted`, `accepted`: tokens
+    guessed for the reply, and those of them that were right.
     """
 
     report: CacheReport
     divergence_byte: int
     text_before: str
     text_after: str
+    drafted: int = 0
+    accepted: int = 0
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,9 @@ class RequestLog:
         return found if found is not None and found.tenant == tenant else None
 
 
-def logged_reply(model: ServedModel, prompt: TokenRun, report: CacheReport) -> LoggedReply:
+def logged_reply(
+    model: ServedModel, prompt: TokenRun, report: CacheReport, *, drafted: int = 0, accepted: int = 0
+) -> LoggedReply:
     """`report` with the decoded windows on both sides of its divergence in `prompt`."""
     at = min(report.divergence, len(prompt))
     return LoggedReply(
@@ -88,6 +93,8 @@ def logged_reply(model: ServedModel, prompt: TokenRun, report: CacheReport) -> L
         divergence_byte=int(model.piece_bytes[prompt[:at]].sum()),
         text_before=model.text_of(prompt[max(0, at - WINDOW_TOKENS) : at]),
         text_after=model.text_of(prompt[at : at + WINDOW_TOKENS]),
+        drafted=drafted,
+        accepted=accepted,
     )
 
 
@@ -109,6 +116,8 @@ def describe_reply(
         "divergence_message": _message_at(model, reply, conversation) if conversation else None,
         "text_before": reply.text_before,
         "text_after": reply.text_after,
+        "drafted_tokens": reply.drafted,
+        "accepted_tokens": reply.accepted,
     }
 
 

@@ -29,6 +29,8 @@ class Accounting:
     prefill_s: float
     decode_s: float
     load_s: float = 0.0
+    drafted: int = 0
+    accepted: int = 0
 
     @property
     def read_tokens(self) -> int:
@@ -65,6 +67,8 @@ def account(
         prefill_s=sum(end.timings.prefill_s for end in ends),
         decode_s=max((end.timings.decode_s for end in ends), default=0.0),
         load_s=load_s,
+        drafted=sum(end.drafted for end in ends),
+        accepted=sum(end.accepted for end in ends),
     )
 
 
@@ -86,7 +90,8 @@ def openai_usage(cost: Accounting) -> dict[str, Any]:
 
 
 def llama_timings(cost: Accounting) -> dict[str, Any]:
-    """`timings` as llama.cpp's server gives it; milliseconds."""
+    """`timings` as llama.cpp's server gives it; milliseconds. Drafts only where there were any."""
+    drafts = {"draft_n": cost.drafted, "draft_n_accepted": cost.accepted} if cost.drafted else {}
     return {
         "cache_n": cost.cached_tokens,
         "prompt_n": cost.read_tokens,
@@ -97,6 +102,7 @@ def llama_timings(cost: Accounting) -> dict[str, Any]:
         "predicted_ms": cost.decode_s * 1e3,
         "predicted_per_token_ms": _rate(cost.decode_s * 1e3, cost.completion_tokens - cost.replies),
         "predicted_per_second": cost.decoded_per_s,
+        **drafts,
     }
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from headstart.cli.terminal import Terminal
 from headstart.config import Settings
 from headstart.engines.base import Engine
 from headstart.errors import ConfigError
@@ -14,7 +16,7 @@ from headstart.errors import ConfigError
 if TYPE_CHECKING:
     from headstart.engines.mlx.options import MlxOptions
 
-__all__ = ["engine_for", "load_engine"]
+__all__ = ["engine_for", "follows_another_rank", "load_draft_engine", "load_engine"]
 
 TOY_CONTEXT_TOKENS = 4096
 KV_BITS = {"f16": None, "q8_0": 8, "q4_0": 4}
@@ -32,6 +34,25 @@ def load_engine(settings: Settings, progress: Callable[[int, int], None]) -> Eng
     if engine == "toy":
         return _toy(settings)
     return _mlx(settings, progress) if engine == "mlx" else _llamacpp(settings, progress)
+
+
+def load_draft_engine(settings: Settings, terminal: Terminal) -> Engine | None:
+    """The engine that drafts, where one is used. Raises as `load_engine` does."""
+    if settings.draft_model is None:
+        return None
+    if settings.speculate != "draft":
+        terminal.step(f"--draft-model is not used: --speculate is {settings.speculate}")
+        return None
+    terminal.step(f"loading {settings.draft_model} to draft")
+    alone = replace(
+        settings, model=settings.draft_model, draft_model=None, speculate="off", lora=(), batching="exact"
+    )
+    return load_engine(alone, terminal.progress)
+
+
+def step_scores(settings: Settings) -> int:
+    """Of how many tokens of a step the scores are asked at most: that of the last, and of every draft."""
+    return 1 if settings.speculate == "off" else 1 + settings.draft_tokens
 
 
 def engine_for(settings: Settings) -> str:
@@ -89,6 +110,7 @@ def _llamacpp(settings: Settings, progress: Callable[[int, int], None]) -> Engin
         flash_attention=settings.flash_attention,
         digest_memo=settings.base_directory / "digests.json",
         adapters=tuple(LoraAdapter(Path(file.path), file.scale) for file in settings.lora),
+        step_scores=step_scores(settings),
     )
     return load(settings.model, options, progress=progress)
 

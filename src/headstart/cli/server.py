@@ -21,7 +21,7 @@ from headstart.cli.describe import (
     describe_ssd,
     served_name,
 )
-from headstart.cli.engines import follows_another_rank, load_engine
+from headstart.cli.engines import follows_another_rank, load_draft_engine, load_engine
 from headstart.cli.http_server import HttpServer
 from headstart.cli.listen import open_socket, url_of
 from headstart.cli.stopping import stoppable
@@ -35,6 +35,7 @@ from headstart.serving.constraint import ConstraintCompiler
 from headstart.serving.models import ServedModel
 from headstart.serving.scheduler import Scheduler
 from headstart.serving.settings import SchedulerSettings
+from headstart.serving.speculation import Speculate
 
 
 def serve(settings: Settings, terminal: Terminal) -> int:
@@ -48,8 +49,11 @@ def serve(settings: Settings, terminal: Terminal) -> int:
         engine = load_engine(settings, terminal.progress)
         leaving.callback(engine.shutdown)
         load_s = time.perf_counter() - started_s
+        drafts = load_draft_engine(settings, terminal)
+        if drafts is not None:
+            leaving.callback(drafts.shutdown)
         ssd = None if files is None else open_tier(settings, engine.layout, files, terminal)
-        scheduler, app = assemble(settings, engine, load_s, ssd)
+        scheduler, app = assemble(settings, engine, load_s, ssd, drafts)
         scheduler.start()
         leaving.callback(_stop, scheduler, ssd, terminal)
         server = HttpServer(
@@ -73,7 +77,11 @@ def _stop(scheduler: Scheduler, ssd: SsdTier | None, terminal: Terminal) -> None
 
 
 def assemble(
-    settings: Settings, engine: Engine, load_s: float, ssd: SsdTier | None = None
+    settings: Settings,
+    engine: Engine,
+    load_s: float,
+    ssd: SsdTier | None = None,
+    draft_engine: Engine | None = None,
 ) -> tuple[Scheduler, FastAPI]:
     """Scheduler, not started yet, and application over a loaded engine."""
     compiler = ConstraintCompiler(
@@ -81,7 +89,7 @@ def assemble(
         engine.layout.vocab_size,
         lambda text: engine.tokenize(text, special=False, add_bos=False).tolist(),
     )
-    scheduler = Scheduler(engine, scheduler_settings(settings), compiler, ssd)
+    scheduler = Scheduler(engine, scheduler_settings(settings), compiler, ssd, draft_engine)
     metrics = ServerMetrics(scheduler.snapshot)
     served = ServedModel(
         name=served_name(settings, engine.facts),
@@ -93,6 +101,7 @@ def assemble(
         scheduler=Observed(scheduler, metrics.observe),
         constraints=compiler,
         created=int(time.time()),
+        speculate=settings.speculate,
     )
     return scheduler, create_app(served, settings, scheduler=scheduler, metrics=metrics)
 
@@ -108,6 +117,8 @@ def scheduler_settings(settings: Settings) -> SchedulerSettings:
         block_tokens=settings.block_size,
         checkpoint_interval_tokens=settings.checkpoint_interval,
         reproducible=settings.reproducible,
+        speculate=Speculate(settings.speculate),
+        draft_tokens=settings.draft_tokens,
     )
 
 

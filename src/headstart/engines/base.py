@@ -20,20 +20,22 @@ SeqId = NewType("SeqId", int)
 """A live sequence in an engine. Never reused within one engine."""
 
 Logits = npt.NDArray[np.float32]
-"""Next-token scores, shape (vocab_size,), owned by the receiver."""
+"""Next-token scores, shape (vocab_size,) or, for several tokens of a step, (tokens, vocab_size); owned
+by the receiver."""
 
 
 @dataclass(frozen=True)
 class Step:
     """Some tokens for one sequence to read in one `forward` call.
 
-    `tokens` continue the sequence at its present position. `wants_logits` asks for the scores
-    after the last of them.
+    `tokens` continue the sequence at its present position. `wants_logits`: after how many
+    of the last of them scores are asked for. True is 1: the answer is one row, without an axis for it.
+    Most engines give one only; `EngineFacts.step_scores` says how many.
     """
 
     seq: SeqId
     tokens: TokenRun
-    wants_logits: bool
+    wants_logits: int
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,7 @@ class EngineFacts:
     `state_proved`: a probe cut rows, put them back and compared logits. False means the engine
     fell back to whole-sequence snapshots. `exact_repeat` and `restore_equals_cold`: the probe's
     logits were bit-equal (DESIGN invariant 16). `notes` say what to expect where they were not.
+    `step_scores`: the most scores a Step may ask for.
     `parts` names what makes state reusable (for the cache namespace): weights digest,
     architecture, adapters, KV types, rope and context options, engine and state version.
     """
@@ -84,6 +87,7 @@ class EngineFacts:
     chat_template: str | None
     notes: tuple[str, ...] = field(default=())
     adapters: tuple[AdapterFacts, ...] = ()
+    step_scores: int = 1
 
 
 class Engine(Protocol):

@@ -131,11 +131,12 @@ class ToyEngine:
         for step in steps:
             state = self._states[step.seq]
             self._take_cells(step.seq, len(step.tokens))
-            for token in step.tokens:
-                out = read_token(self._weights, state, int(token), self._window)
+            outs = [read_token(self._weights, state, int(token), self._window) for token in step.tokens]
             self.tokens_read += len(step.tokens)
             drop_old_rows(self._weights, state, self._window)
-            answers.append(next_token_logits(self._weights, out) if step.wants_logits else None)
+            asked = outs[len(outs) - step.wants_logits :]
+            scores = [next_token_logits(self._weights, out) for out in asked]
+            answers.append(np.stack(scores) if len(scores) > 1 else scores[0] if scores else None)
         return answers
 
     def is_open(self, seq: SeqId) -> bool:
@@ -221,6 +222,8 @@ class ToyEngine:
             state, count = self._state(step.seq), len(step.tokens)
             if not 1 <= count <= self.max_step_tokens:
                 raise EngineError(f"a step carries 1..{self.max_step_tokens} tokens, not {count}")
+            if not 0 <= step.wants_logits <= count:
+                raise EngineError(f"{step.wants_logits} scores asked of a step of {count} tokens")
             if step.tokens.min() < 0 or step.tokens.max() >= self.layout.vocab_size:
                 raise EngineError(
                     f"token ids are 0..{self.layout.vocab_size - 1}: got {step.tokens.tolist()}"
@@ -337,6 +340,7 @@ class ToyEngine:
                 "context_tokens": str(self.layout.context_tokens),
             },
             chat_template=CHAT_TEMPLATE,
+            step_scores=self.max_step_tokens,
         )
 
 

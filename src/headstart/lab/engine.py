@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -70,6 +71,7 @@ class RecallEngine(ToyEngine):
             seed=seed,
             name=name,
         )
+        self.facts = replace(self.facts, step_scores=1)
         self._kinds = tuple(layers)
         self._token_s = token_s
         self._step_s = step_s

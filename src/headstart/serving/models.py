@@ -39,7 +39,7 @@ class ServedModel:
     """One model under the name clients ask for it by.
 
     `template` is None where the model has none and none was given. `created`: Unix time of loading.
-    `load_s`: how long loading took, in seconds.
+    `load_s`: how long loading took, in seconds. `speculate`: where drafts come from.
     """
 
     name: str
@@ -52,6 +52,7 @@ class ServedModel:
     constraints: ConstraintCompiler
     created: int
     load_s: float = 0.0
+    speculate: str = "off"
     boundaries: BoundaryMemo = field(default_factory=BoundaryMemo)
 
     @cached_property

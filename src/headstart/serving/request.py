@@ -112,7 +112,8 @@ class Delta:
 class Finished:
     """The end of a reply. `tail` is text that was held back and belongs to the reply after all.
 
-    `completion_tokens` counts every token the model produced, the end token included."""
+    `completion_tokens` counts every token the model produced, the end token included. `drafted`,
+    `accepted`: tokens that were guessed for it, and those of them that came out the same."""
 
     reason: FinishReason
     tail: str
@@ -120,6 +121,8 @@ class Finished:
     report: CacheReport
     timings: Timings
     stop: str | None = None
+    drafted: int = 0
+    accepted: int = 0
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 Requests come in from any thread through `submit` and `cancel`; everything else happens on the
 engine thread. One round of the loop takes in what is new, starts what there is room for, and
-makes one step: a token for every decoding sequence and at most one prefill chunk's worth of
-prompt, so no decode ever waits longer than one chunk.
+makes one step: a token, and a draft (`speculation.py`), for every decoding sequence and at most one
+prefill chunk's worth of prompt, so no decode ever waits longer than one chunk.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections import Counter, deque
 from concurrent.futures import Future
 from dataclasses import replace
 
-from headstart.engines.base import Engine, Logits, Step
+from headstart.engines.base import Engine, Logits
 from headstart.errors import ConfigError, EngineError, EngineFull, HeadstartError
 from headstart.prefix.cache import PrefixCache
 from headstart.prefix.outlook import Outlook
@@ -24,13 +24,14 @@ from headstart.prefix.report import Reason
 from headstart.prefix.ssd_tier import SsdTier
 from headstart.serving.admission import check_prompt, check_queue, retry_after_s, shared_unread
 from headstart.serving.calls import Calls
-from headstart.serving.chunking import chunk_end, next_prefill
+from headstart.serving.composing import Composer, Share
 from headstart.serving.constraint import ConstraintCompiler
 from headstart.serving.placement import Placement, Start
 from headstart.serving.request import Failed, FinishReason, GenerationRequest
 from headstart.serving.sequence import Running, Sink, Ticket
 from headstart.serving.settings import IDLE_S, SchedulerSettings, new_cache
 from headstart.serving.snapshot import SchedulerSnapshot, Totals
+from headstart.serving.speculation import new_speculation
 from headstart.serving.waiting import Waiting
 
 log = logging.getLogger(__name__)
@@ -45,6 +46,7 @@ class Scheduler:
         settings: SchedulerSettings,
         compiler: ConstraintCompiler | None = None,
         ssd: SsdTier | None = None,
+        draft_engine: Engine | None = None,
     ) -> None:
         if settings.reproducible and engine.batches_sequences:
             raise ConfigError(
@@ -54,8 +56,10 @@ class Scheduler:
         self._engine = engine
         self._settings = settings
         self._compiler = compiler
-        self._chunk_tokens = min(settings.prefill_chunk_tokens, engine.max_step_tokens)
-        self._grid = self._chunk_tokens if settings.reproducible else 0
+        chunk_tokens = min(settings.prefill_chunk_tokens, engine.max_step_tokens)
+        self._grid = chunk_tokens if settings.reproducible else 0
+        self._composer = Composer(chunk_tokens, self._grid)
+        self._speculation = new_speculation(engine, settings.speculate, settings.draft_tokens, draft_engine)
         self._cache = self._make_cache(ssd) if settings.cache_enabled else None
         self._placement = Placement(engine, self._cache, settings.block_tokens, self._grid)
         self.namespace = self._placement.namespace
@@ -70,7 +74,6 @@ class Scheduler:
         self._stopping = False
         self._news = False
         self._tails_due = self._idle = False
-        self._turn = 0
         self._ended = 0
         self._counts: Counter[str] = Counter()
         self._totals = Totals()
@@ -190,6 +193,7 @@ class Scheduler:
             self._admit()
             if self._running:
                 self._step()
+            self._speculation.keep_only(self._running)
             self._totals.busy_s += time.perf_counter() - started_s
             self._publish()
 
@@ -270,9 +274,10 @@ class Scheduler:
             self._sweep()
 
     def _step(self) -> None:
-        steps, runs, chunks = self._compose()
+        shares = self._composer.compose(self._running, self._speculation.propose)
+        runs = [share.run for share in shares]
         try:
-            logits = self._forward(steps)
+            shares, logits = self._forward(shares)
         except EngineFull:
             if not self._placement.free_one():
                 self._preempt(runs)
@@ -282,53 +287,43 @@ class Scheduler:
                 self._running.remove(run)
                 self._lose(run, error)
             return
-        for run, chunk, scores in zip(runs, chunks, logits, strict=True):
-            self._after(run, chunk, scores)
+        for share, scores in zip(shares, logits, strict=True):
+            self._after(share, scores)
         self._sweep()
 
-    def _forward(self, steps: list[Step]) -> list[Logits | None]:
+    def _forward(self, shares: list[Share]) -> tuple[list[Share], list[Logits | None]]:
+        """Makes the step, without its drafts where there is no room for them; answers what was read."""
         started_s = time.perf_counter()
-        logits = self._engine.forward(steps)
+        try:
+            logits = self._engine.forward([share.step for share in shares])
+        except EngineFull:
+            if all(share.draft is None for share in shares):
+                raise
+            shares = [replace(share, draft=None) for share in shares]
+            logits = self._engine.forward([share.step for share in shares])
         self._totals.engine_s += time.perf_counter() - started_s
         self._totals.steps += 1
-        return logits
+        return shares, logits
 
-    def _compose(self) -> tuple[list[Step], list[Running], list[int]]:
-        """One step: every decoding sequence's token, and prefill chunks up to the budget."""
-        runs = [run for run in self._running if run.decoding]
-        chunks = [1] * len(runs)
-        budget = self._chunk_tokens
-        reading = [run for run in self._running if not run.decoding]
-        while reading and budget > 0:
-            run = reading.pop(next_prefill([r.prefill() for r in reading], self._turn))
-            self._turn += 1
-            end = chunk_end(run.prefill(), budget, self._grid)
-            runs.append(run)
-            chunks.append(end - run.position)
-            budget -= end - run.position
-            if self._grid:
-                break
-        steps = []
-        for run, chunk in zip(runs, chunks, strict=True):
-            assert run.seq is not None
-            tokens = run.tokens[run.position : run.position + chunk]
-            steps.append(Step(run.seq, tokens, wants_logits=chunk == run.unread))
-        return steps, runs, chunks
-
-    def _after(self, run: Running, chunk: int, logits: Logits | None) -> None:
-        """The engine has read `chunk` tokens of `run`: answer first, then store."""
+    def _after(self, share: Share, logits: Logits | None) -> None:
+        """The engine has read `share`: answer first, take back wrong guesses, then store."""
+        run, draft = share.run, share.draft
         was_decoding = run.decoding
         before = run.position
-        stop = run.advance(before + chunk)
-        if was_decoding:
-            self._totals.decoded_tokens += chunk
-        else:
-            self._totals.prefilled_tokens += chunk
-        if logits is not None:
-            if run.position == run.prompt_tokens and run.recorder is not None:
-                run.end_logits = logits.copy()
+        stop = run.advance(before + share.chunk)
+        if logits is not None and run.position == run.prompt_tokens and run.recorder is not None:
+            run.end_logits = logits.copy()
+        if draft is not None and logits is not None:
+            self._speculation.verify(run, draft, logits, self._sample)
+        elif logits is not None:
             self._sample(run, logits)
+        if was_decoding:
+            self._totals.decoded_tokens += run.position - before
+        else:
+            self._totals.prefilled_tokens += share.chunk
         try:
+            if draft is not None:
+                self._speculation.settle(run, draft)
             self._placement.keep(run, before, prefill=not was_decoding)
             if stop is not None:
                 self._placement.checkpoint(run, stop)
@@ -390,6 +385,8 @@ class Scheduler:
         run.fail(Failed(error))
 
     def _publish(self) -> None:
+        self._totals.drafted_tokens = self._speculation.drafted_tokens
+        self._totals.accepted_tokens = self._speculation.accepted_tokens
         self._snapshot = SchedulerSnapshot(
             **vars(self._totals),
             running=len(self._running),

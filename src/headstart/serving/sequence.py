@@ -84,6 +84,7 @@ class Running:
         self.end_logits: Logits | None = None
         self.max_new_tokens = room if request.max_tokens is None else min(request.max_tokens, room)
         self.generated = 0
+        self.drafted = self.accepted = 0
         self.cancelled = False
         self.stepped_aside_at = -1
         self.fetch: Fetch | None = None
@@ -206,7 +207,16 @@ class Running:
         self.finished = True
         tail = "" if self._stream.stopped is not None else self._stream.finish()
         self._sink(
-            Finished(reason, tail, self.generated, self.report, self.clock.timings(), self._stream.stopped)
+            Finished(
+                reason,
+                tail,
+                self.generated,
+                self.report,
+                self.clock.timings(),
+                self._stream.stopped,
+                self.drafted,
+                self.accepted,
+            )
         )
 
     def fail(self, event: Failed) -> None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from headstart.prefix.block import StateLayout
 from headstart.prefix.cache import PrefixCache
 from headstart.prefix.ssd_tier import SsdTier
+from headstart.serving.speculation import Speculate
 
 IDLE_S = 600.0
 """After so long without work the ends of sequences are saved too. Sooner, a conversation that goes
@@ -15,7 +16,8 @@ on would have them written again and again."""
 
 @dataclass(frozen=True)
 class SchedulerSettings:
-    """Limits of one scheduler. `ram_cache_bytes` 0 keeps live sequences as the only tier."""
+    """Limits of one scheduler. `ram_cache_bytes` 0 keeps live sequences as the only tier.
+    `draft_tokens`: most tokens guessed at once."""
 
     max_concurrent_requests: int = 4
     queue_limit: int = 64
@@ -25,6 +27,8 @@ class SchedulerSettings:
     block_tokens: int = 256
     checkpoint_interval_tokens: int = 2048
     reproducible: bool = False
+    speculate: Speculate = Speculate.OFF
+    draft_tokens: int = 8
 
 
 def new_cache(

@@ -21,6 +21,8 @@ class SchedulerSnapshot:
     prefilled_tokens: int = 0
     shared_waits: int = 0
     preemptions: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0
     requests: dict[str, int] = field(default_factory=dict)
     cache: CacheStatistics | None = None
 
@@ -36,3 +38,5 @@ class Totals:
     prefilled_tokens: int = 0
     shared_waits: int = 0
     preemptions: int = 0
+    drafted_tokens: int = 0
+    accepted_tokens: int = 0

@@ -9,8 +9,8 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 import pytest
-from mlx_lm.models import llama
-from mlx_lm.models.cache import KVCache
+from mlx_lm.models import gemma3_text, llama
+from mlx_lm.models.cache import KVCache, make_prompt_cache
 
 from headstart.engines.base import Step
 from headstart.engines.mlx import kinds
@@ -18,7 +18,7 @@ from headstart.engines.mlx.engine import MlxEngine, load
 from headstart.engines.mlx.options import MlxOptions
 from headstart.errors import ConfigError, EngineError, EngineFull
 from tests.engines.equality import cold_logits, random_tokens, record, resume, state_at
-from tests.fixtures.mlx_models import MlxModels
+from tests.fixtures.mlx_models import NAMES, MlxModels
 
 Load = Callable[[str], MlxEngine]
 
@@ -57,6 +57,77 @@ def test_an_unknown_kind_is_kept_whole(of_a_new_kind: MlxEngine) -> None:
         engine.restore([], b"what", 4)
     with pytest.raises(EngineError, match="cut short"):
         engine.restore([], recording.checkpoints[17][:-9], 17)
+
+
+@pytest.mark.parametrize("position", [60, 150, 400])
+def test_whole_states_of_a_windowed_model_go_on_beyond_the_window(
+    position: int, monkeypatch: pytest.MonkeyPatch, mlx_model: MlxModels
+) -> None:
+    made = gemma3_text.Model.make_cache
+    monkeypatch.setattr(
+        gemma3_text.Model,
+        "make_cache",
+        lambda model: [NewKind() if type(one) is KVCache else one for one in made(model)],
+    )
+    engine = load(mlx_model("gemma3_text"), MlxOptions(ctx_size=512))
+    assert engine.layout.planes == ()
+    random = np.random.default_rng(6)
+    tokens = random_tokens(random, engine, position + 30)
+    seq = engine.open()
+    recording = record(engine, seq, tokens[:position], (position,), stops=[position])
+    engine.close(seq)
+    state = state_at(recording, position, tokens[position:])
+    cold = cold_logits(engine, tokens, (1,) * len(tokens))
+    assert resume(engine, state, (11, 19)).tobytes() == cold.tobytes()
+
+
+@pytest.mark.parametrize("call", ["forward", "restore", "cut"])
+def test_where_mlx_fails_the_sequence_ends_and_the_engine_goes_on(
+    call: str, monkeypatch: pytest.MonkeyPatch, mlx_model: MlxModels
+) -> None:
+    engine = load(mlx_model("gemma3_text"), MlxOptions(ctx_size=512))
+    tokens = np.arange(1, 41, dtype=np.int32)
+    seq = engine.open()
+    engine.forward([Step(seq, tokens, wants_logits=False)])
+    rows = engine.rows(seq, 0, 40)
+
+    def fails(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("out of memory")
+
+    with (
+        monkeypatch.context() as broken,
+        pytest.raises(EngineError, match=r"MLX failed while .*out of memory"),
+    ):
+        broken.setattr(mx, "eval", fails)
+        if call == "forward":
+            engine.forward([Step(seq, tokens, wants_logits=True)])
+        elif call == "restore":
+            engine.restore([rows], None, 40)
+        else:
+            engine.cut(seq, 30, rows.cut(6, 30), None)
+    assert engine.is_open(seq) is (call == "restore")
+    again = engine.restore([rows], None, 40)
+    engine.forward([Step(again, tokens, wants_logits=True)])
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("mamba2", "falcon_h1")])
+def test_the_scores_are_those_of_mlx_lms_own_caches(name: str, engines: Load) -> None:
+    """Masks and windows are right, not only alike every time. A window summed in another order is close."""
+    engine = engines(name)
+    tokens = random_tokens(np.random.default_rng(7), engine, 150)
+    caches = make_prompt_cache(engine._model)
+    plain = None
+    for start, stop in ((0, 40), (40, 77), *((at, at + 1) for at in range(77, 150))):
+        plain = engine._model(mx.array(tokens[None, start:stop]), cache=caches)[0, -1].astype(mx.float32)
+        mx.eval(plain)
+    seq = engine.open()
+    ours = None
+    for start, stop in ((0, 40), (40, 77), *((at, at + 1) for at in range(77, 150))):
+        (ours,) = engine.forward([Step(seq, tokens[start:stop], wants_logits=stop == 150)])
+    engine.close(seq)
+    assert ours is not None and plain is not None
+    close = 0.2 if "bfloat16" in name else 2e-4
+    assert np.abs(ours - np.array(plain)).max() <= (close if engine.layout.window_tokens else 0)
 
 
 def test_a_state_that_cannot_be_written_down_is_refused() -> None:
@@ -112,6 +183,25 @@ def test_what_comes_out_is_ours(engines: Load) -> None:
     engine.forward([Step(seq, tokens[10:], wants_logits=False)])
     assert (logits.tobytes(), [plane.tobytes() for plane in rows.planes]) == before
     engine.close(seq)
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma3_text", "qwen3_next", "llama4"])
+def test_scores_of_several_tokens_are_those_of_each(name: str, engines: Load) -> None:
+    """As a draft is checked: the bits of tokens read one at a time."""
+    engine = engines(name)
+    assert engine.facts.step_scores == engine.max_step_tokens
+    tokens = random_tokens(np.random.default_rng(5), engine, 60)
+    one, other = engine.open(), engine.open()
+    for seq in (one, other):
+        engine.forward([Step(seq, tokens[:40], wants_logits=False)])
+    (together,) = engine.forward([Step(one, tokens[40:], wants_logits=7)])
+    alone = [engine.forward([Step(other, tokens[at : at + 1], wants_logits=True)])[0] for at in range(40, 60)]
+    assert together is not None and together.shape == (7, engine.layout.vocab_size)
+    assert together.tobytes() == np.stack([row for row in alone[-7:] if row is not None]).tobytes()
+    with pytest.raises(EngineError, match="3 scores asked of a step of 2 tokens"):
+        engine.forward([Step(one, tokens[:2], wants_logits=3)])
+    for seq in (one, other):
+        engine.close(seq)
 
 
 def test_what_cannot_be_is_refused_before_anything_changes(engines: Load) -> None:

@@ -69,4 +69,4 @@ def test_needs_are_those_of_the_text_part() -> None:
     config = {"text_config": {"hidden_size": 100, "intermediate_size": 300, "num_attention_heads": 8}}
     needs = needs_of(config, weights=1, row=2, fixed=3, sequences=4)
     assert (needs.token_bytes, needs.pair_bytes) == (12 * 300 * 4, 32)
-    assert needs.state_bytes(10) == 5 * 20 + 12
+    assert needs.state_bytes(10) == 6 * 20 + 12

@@ -44,6 +44,7 @@ class Headstart:
             window_tokens=told.get("window_tokens") or None,
             models=tuple(str(one.get("id")) for one in listed),
             adapters=adapters,
+            speculative=None if told.get("speculate") in (None, "off") else str(told["speculate"]),
             cache=_tiers(http),
             parts={name: str(told[name]) for name in shown if told.get(name) not in (None, [], "")},
         )
@@ -64,6 +65,8 @@ class Headstart:
             requests=found.get("headstart_finished_requests_total", 0.0),
             ssd_read_bytes=found.get("headstart_ssd_read_bytes_total"),
             evictions=found.get("headstart_cache_evictions_total"),
+            drafted=found.get("headstart_drafted_tokens_total"),
+            accepted=found.get("headstart_accepted_tokens_total"),
             all=found,
         )
 

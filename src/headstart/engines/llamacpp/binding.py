@@ -123,12 +123,13 @@ class ContextSettings:
 
 @dataclass(frozen=True)
 class Run:
-    """Tokens for one sequence at its positions from `start` on; scores of the last, where wanted."""
+    """Tokens for one sequence at its positions from `start` on; `wants_logits` says after how
+    many of the last of them scores are wanted."""
 
     sequence: int
     start: int
     tokens: TokenRun
-    wants_logits: bool
+    wants_logits: int
 
 
 class Context:
@@ -194,11 +195,11 @@ class Context:
             self._positions[at:stop] = np.arange(run.start, run.start + stop - at, dtype=np.int32)
             self._sequences[at:stop] = run.sequence
             self._outputs[at:stop] = 0
-            self._outputs[stop - 1] = run.wants_logits
+            self._outputs[stop - run.wants_logits : stop] = 1
             ends.append(stop - 1)
             at = stop
         self._decode(at)
-        return [self._logits(end) if run.wants_logits else None for run, end in zip(runs, ends, strict=True)]
+        return [self._scores(end, run.wants_logits) for run, end in zip(runs, ends, strict=True)]
 
     def decode_one(self, sequence: int, position: int, token: int) -> Logits:
         """Reads one token and answers its scores: `decode` for the commonest case."""
@@ -219,6 +220,11 @@ class Context:
         if status == ABORTED:
             raise EngineError("the computation was stopped")
         raise EngineError(f"llama.cpp could not compute {tokens} tokens (llama_decode answered {status})")
+
+    def _scores(self, end: int, count: int) -> Logits | None:
+        if count <= 1:
+            return self._logits(end) if count else None
+        return np.stack([self._logits(index) for index in range(end + 1 - count, end + 1)])
 
     def _logits(self, index: int) -> Logits:
         address = calls.get_logits_ith(self.handle, index)

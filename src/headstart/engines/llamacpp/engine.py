@@ -141,7 +141,7 @@ def _settings(model: Model, options: LlamaCppOptions) -> ContextSettings:
         batch_tokens=options.ubatch_tokens,
         ubatch_tokens=options.ubatch_tokens,
         sequences=1,
-        outputs=1,
+        outputs=options.step_scores,
         kv_type=options.kv_type,
         threads=threads,
         threads_batch=options.threads_batch or threads,
@@ -204,7 +204,7 @@ class _Maker:
         settings = replace(
             self.settings,
             sequences=own,
-            outputs=own,
+            outputs=own + count * (self.options.step_scores - 1),
             batch_tokens=count * self.settings.ubatch_tokens,
         )
         context = Context(self.model, settings, self.pool)

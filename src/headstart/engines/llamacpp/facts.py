@@ -41,6 +41,7 @@ def engine_facts(
         notes=proof.notes
         + ((SEVERAL_ADAPTERS,) if sum(adapter.scale != 0 for adapter in adapters) > 1 else ()),
         adapters=adapters,
+        step_scores=options.step_scores,
     )
 
 

@@ -48,6 +48,7 @@ class LlamaCppOptions:
     graph computes. `n_gpu_layers`: layers on the GPU, -1 for all. `threads` and `threads_batch`:
     for one token and for many; 0 takes the number of physical cores. `digest_memo`: file that
     remembers digests of weights, so that unchanged files are not read again; None: no such file.
+    `step_scores`: most tokens of one step whose scores can be asked for.
     `adapters`: applied to the model, all of them at once.
     """
 
@@ -62,6 +63,7 @@ class LlamaCppOptions:
     flash_attention: bool = True
     digest_memo: Path | None = None
     adapters: tuple[LoraAdapter, ...] = ()
+    step_scores: int = 1
 
     def __post_init__(self) -> None:
         for name, low in (("ctx_size", 0), ("max_sequences", 1), ("threads", 0), ("ubatch_tokens", 1)):

@@ -146,29 +146,41 @@ class MlxEngine:
                 f"the sequence holds them from {self.window_start(seq)} on"
             )
         self._check_checkpoint(checkpoint, needed=position != live.position)
-        caches = self.states.cut(live.caches, live.position, position, window_rows, checkpoint)
+        try:
+            caches = self.states.cut(live.caches, live.position, position, window_rows, checkpoint)
+        except (RuntimeError, ValueError) as error:
+            self.close(seq)
+            raise EngineError(f"MLX failed while a sequence was cut: {error}") from error
         held = first if window_rows is not None else live.held_from
         self._live[seq] = _Live(caches, position, held)
 
     def forward(self, steps: Sequence[Step]) -> list[Logits | None]:
-        """Reads every step's tokens. Raises EngineFull or EngineError before any change."""
+        """Reads every step's tokens. Raises EngineFull or EngineError before any change; where MLX itself
+        fails, EngineError with the sequence closed."""
         self._check_steps(steps)
-        return [self._read(self._live[step.seq], step) for step in steps]
+        answers = []
+        for step in steps:
+            try:
+                answers.append(self._read(self._live[step.seq], step))
+            except (RuntimeError, ValueError) as error:
+                self.close(step.seq)  # some layers may have gone on
+                raise EngineError(f"MLX failed while it read {len(step.tokens)} tokens: {error}") from error
+        return answers
 
     def _read(self, live: _Live, step: Step) -> Logits | None:
-        """All but the last token for what they leave behind; the last alone where its scores are asked, so
-        that the output head is computed for one."""
+        """All tokens but those whose scores are asked for what they leave behind; then these alone, so that
+        the output head is computed for no others."""
         tokens = mx.array(step.tokens.astype(np.int32))[None]
-        count = len(step.tokens)
-        head = count - 1 if step.wants_logits else count
+        count, wanted = len(step.tokens), int(step.wants_logits)
+        head = count - wanted
         if head:
             self._model(tokens[:, :head], cache=live.caches)
             mx.eval([leaf.state for leaf in leaves(live.caches)])
         answer = None
-        if step.wants_logits:
-            scores = self._model(tokens[:, head:], cache=live.caches)[0, -1].astype(mx.float32)
+        if wanted:
+            scores = self._model(tokens[:, head:], cache=live.caches)[0].astype(mx.float32)
             mx.eval(scores, [leaf.state for leaf in leaves(live.caches)])
-            answer = np.array(scores, dtype=np.float32, copy=True)
+            answer = np.array(scores[-1] if wanted == 1 else scores, dtype=np.float32, copy=True)
         live.position += count
         return answer
 
@@ -221,6 +233,9 @@ class MlxEngine:
             except EngineError:
                 self.close(seq)
                 raise
+            except (RuntimeError, ValueError) as error:
+                self.close(seq)
+                raise EngineError(f"MLX failed while state was put back: {error}") from error
             first = max(0, position - self.layout.window_tokens) if self.layout.window_tokens else 0
             self._live[seq] = _Live(caches, position, first)
         return seq
@@ -249,6 +264,8 @@ class MlxEngine:
             live, count = self._get(step.seq), len(step.tokens)
             if not 1 <= count <= self.max_step_tokens:
                 raise EngineError(f"a step carries 1..{self.max_step_tokens} tokens, not {count}")
+            if not 0 <= step.wants_logits <= count:
+                raise EngineError(f"{int(step.wants_logits)} scores asked of a step of {count} tokens")
             if step.tokens.min() < 0 or step.tokens.max() >= self.layout.vocab_size:
                 raise EngineError(
                     f"token ids are 0..{self.layout.vocab_size - 1}: got {step.tokens.tolist()}"
@@ -298,6 +315,7 @@ class MlxEngine:
             chat_template=loaded.chat_template,
             notes=notes,
             adapters=loaded.adapters,
+            step_scores=self.max_step_tokens,
         )
 
 

@@ -40,8 +40,8 @@ class Needs:
     pair_bytes: int
 
     def state_bytes(self, context: int) -> int:
-        """One sequence may be growing: its rows are there twice then."""
-        return (self.sequences + 1) * context * self.row_bytes + self.sequences * self.fixed_bytes
+        """One sequence may be put back or grow: its rows are there three times then."""
+        return (self.sequences + 2) * context * self.row_bytes + self.sequences * self.fixed_bytes
 
     def chunk_bytes(self, context: int, chunk: int) -> int:
         return chunk * (self.token_bytes + context * self.pair_bytes)

@@ -37,6 +37,15 @@ class WindowCache(RotatingKVCache):
         self.start = 0
         self._before = 0
 
+    @property
+    def state(self) -> Any:
+        return self.keys, self.values, self.offset, self.max_size, self.start
+
+    @state.setter
+    def state(self, state: Any) -> None:
+        self.keys, self.values, self.offset, self.max_size, self.start = state
+        self._before = self.offset
+
     def update_and_fetch(self, keys: mx.array, values: mx.array) -> tuple[mx.array, mx.array]:
         count = keys.shape[2]
         first = aligned(self.offset - self.max_size + 1)
