@@ -101,7 +101,7 @@ def test_every_fault_is_noticed(name: str, fault: Fault, engines: Load, others: 
     position = 2 * CHUNK - 1 if name == "llama4" else 40  # the last token that sees its whole chunk
     old = random_tokens(random, engine, position + 20)
     tail = random_tokens(random, engine, 5)
-    chunks = (1,) * (position + 20)
+    chunks = (position - 1, 1, 1, 19)
     stops = [position - 1, position, position + 1]
     seqs = (engine.open(), other.open())
     recording = record(engine, seqs[0], old, chunks, stops)
@@ -110,7 +110,7 @@ def test_every_fault_is_noticed(name: str, fault: Fault, engines: Load, others: 
     other.close(seqs[1])
     good = state_at(recording, position, tail)
     spoiled = corrupt(engine, fault, good, recording, foreign)
-    cold = cold_logits(engine, np.concatenate([old[:position], tail]), (1,) * (position + 5))
+    cold = cold_logits(engine, np.concatenate([old[:position], tail]), (position - 1, *(1,) * 6))
     assert compare_corrupted(engine, good, (1,) * 5, cold).same_bits
     if spoiled is None:
         assert not could_happen(engine, fault)
