@@ -7,11 +7,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import huggingface_hub
 import pytest
 
 from headstart.cli.engines import engine_for, load_engine
-from headstart.config import resolve
+from headstart.config import Settings, resolve
 from headstart.errors import ConfigError, ModelError
+from headstart.options import ScaledFile
 
 
 def nothing(done: int, total: int) -> None:
@@ -57,9 +59,8 @@ def test_auto_looks_at_the_name(model: str, engine: str) -> None:
 def test_a_repository_in_the_hub_cache_is_an_mlx_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hub = pytest.importorskip("huggingface_hub")
     found = {("owner/repository", "config.json"): str(tmp_path / "config.json")}
-    monkeypatch.setattr(hub, "try_to_load_from_cache", lambda *asked: found.get(asked))
+    monkeypatch.setattr(huggingface_hub, "try_to_load_from_cache", lambda *asked: found.get(asked))
     assert engine_for(resolve({"model": "owner/repository"}, {})) == "mlx"
     assert engine_for(resolve({"model": "owner/other"}, {})) == "llamacpp"
 
@@ -103,7 +104,6 @@ def test_without_mlx_it_says_what_to_install(
 
 
 def test_mlx_is_told_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("mlx_lm")
     calls = []
     engine = ModuleType("headstart.engines.mlx.engine")
     engine.load = lambda model, options, *, progress: calls.append((model, options))  # type: ignore[attr-defined]
@@ -124,3 +124,12 @@ def test_mlx_is_told_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert (options.ctx_size, options.max_sequences, options.max_step_tokens) == (512, 3, 64)
     assert (options.kv_bits, options.adapter) == (4, Path("/adapter"))
     assert options.digest_memo == tmp_path / "digests.json"
+
+
+def test_an_adapter_over_several_ranks_is_refused(tmp_path: Path) -> None:
+    """It would be laid over a model that is cut already."""
+    settings = Settings(
+        model=str(tmp_path), engine="mlx", distributed=True, lora=(ScaledFile(str(tmp_path), 1.0),)
+    )
+    with pytest.raises(ConfigError, match="--lora cannot be used with --distributed"):
+        load_engine(settings, lambda done, total: None)

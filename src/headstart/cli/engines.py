@@ -45,7 +45,13 @@ def load_draft_engine(settings: Settings, terminal: Terminal) -> Engine | None:
         return None
     terminal.step(f"loading {settings.draft_model} to draft")
     alone = replace(
-        settings, model=settings.draft_model, draft_model=None, speculate="off", lora=(), batching="exact"
+        settings,
+        model=settings.draft_model,
+        draft_model=None,
+        speculate="off",
+        lora=(),
+        batching="exact",
+        distributed=False,
     )
     return load_engine(alone, terminal.progress)
 
@@ -170,6 +176,8 @@ def _check_mlx(settings: Settings) -> None:
     for flag, given, why in refused:
         if given:
             raise ConfigError(f"{flag} is for llama.cpp only ({why}): leave it out, or use a GGUF model")
+    if settings.lora and settings.distributed:
+        raise ConfigError("--lora cannot be used with --distributed: fuse the adapter first (mlx_lm.fuse)")
     if len(settings.lora) > 1:
         raise ConfigError(f"--lora is given {len(settings.lora)} times; the MLX engine takes one adapter")
     for adapter in settings.lora:

@@ -13,12 +13,9 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import mlx.core as mx
 import numpy as np
 import pytest
-
-pytest.importorskip("mlx_lm")
-
-import mlx.core as mx
 from mlx.utils import tree_flatten
 
 from headstart.engines.digests import content_digest
