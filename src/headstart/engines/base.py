@@ -30,12 +30,14 @@ class Step:
 
     `tokens` continue the sequence at its present position. `wants_logits`: after how many
     of the last of them scores are asked for. True is 1: the answer is one row, without an axis for it.
-    Most engines give one only; `EngineFacts.step_scores` says how many.
+    Most engines give one only; `EngineFacts.step_scores` says how many. `greedy`: unless the reply ends,
+    the token with the highest score comes next, so an engine may begin to read it.
     """
 
     seq: SeqId
     tokens: TokenRun
     wants_logits: int
+    greedy: bool = False
 
 
 @dataclass(frozen=True)

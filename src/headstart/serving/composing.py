@@ -15,11 +15,12 @@ from headstart.serving.speculation import Draft
 
 @dataclass(frozen=True)
 class Share:
-    """One sequence's part of a step: `chunk` tokens of its own, then those of `draft`."""
+    """One sequence's part of a step: `chunk` tokens of its own, then those of `draft`. `greedy`: see Step."""
 
     run: Running
     chunk: int
     draft: Draft | None
+    greedy: bool = False
 
     @property
     def step(self) -> Step:
@@ -27,22 +28,25 @@ class Share:
         assert run.seq is not None
         tokens = run.tokens[run.position : run.position + self.chunk]
         if self.draft is None:
-            return Step(run.seq, tokens, wants_logits=self.chunk == run.unread)
+            return Step(run.seq, tokens, wants_logits=self.chunk == run.unread, greedy=self.greedy)
         tokens = np.concatenate([tokens, self.draft.tokens])
         return Step(run.seq, tokens, wants_logits=len(tokens))
 
 
 class Composer:
-    """Composes steps: prefill chunks up to `chunk_tokens` together, on the grid where there is one."""
+    """Composes steps: prefill chunks up to `chunk_tokens` together, on the grid where there is one.
+    `drafts`: replies are speculated on, so that what comes next is no single token."""
 
-    def __init__(self, chunk_tokens: int, grid_tokens: int) -> None:
+    def __init__(self, chunk_tokens: int, grid_tokens: int, *, drafts: bool = False) -> None:
         self._chunk_tokens = chunk_tokens
         self._grid = grid_tokens
+        self._drafts = drafts
         self._turn = 0
 
     def compose(self, running: list[Running], propose: Callable[[Running], Draft | None]) -> list[Share]:
         """Every decoding sequence's token with what `propose` adds to it, and prefill chunks."""
-        shares = [Share(run, 1, propose(run)) for run in running if run.decoding]
+        decoding = [run for run in running if run.decoding]
+        shares = [Share(run, 1, propose(run), not self._drafts and run.greedy) for run in decoding]
         budget = self._chunk_tokens
         reading = [run for run in running if not run.decoding]
         while reading and budget > 0:

@@ -47,6 +47,11 @@ class Sampler:
         seed = None if sampling.seed is None else sampling.seed & _SEED_BITS
         self._random = None if self._greedy else np.random.Generator(np.random.PCG64(seed))
 
+    @property
+    def takes_highest(self) -> bool:
+        """Whether, without a constraint, the token with the model's own highest score is chosen."""
+        return self._random is None and not self._counting and not len(self._bias_ids)
+
     def choose(self, logits: Logits, allowed: Mask | None) -> int:
         """The next token. `allowed` is a constraint's mask, shape (vocab_size,), or None.
 

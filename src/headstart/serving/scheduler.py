@@ -31,7 +31,7 @@ from headstart.serving.request import Failed, FinishReason, GenerationRequest
 from headstart.serving.sequence import Running, Sink, Ticket
 from headstart.serving.settings import IDLE_S, SchedulerSettings, new_cache
 from headstart.serving.snapshot import SchedulerSnapshot, Totals
-from headstart.serving.speculation import new_speculation
+from headstart.serving.speculation import Speculate, new_speculation
 from headstart.serving.waiting import Waiting
 
 log = logging.getLogger(__name__)
@@ -58,7 +58,8 @@ class Scheduler:
         self._compiler = compiler
         chunk_tokens = min(settings.prefill_chunk_tokens, engine.max_step_tokens)
         self._grid = chunk_tokens if settings.reproducible else 0
-        self._composer = Composer(chunk_tokens, self._grid)
+        drafts = settings.speculate is not Speculate.OFF
+        self._composer = Composer(chunk_tokens, self._grid, drafts=drafts)
         self._speculation = new_speculation(engine, settings.speculate, settings.draft_tokens, draft_engine)
         self._cache = self._make_cache(ssd) if settings.cache_enabled else None
         self._placement = Placement(engine, self._cache, settings.block_tokens, self._grid)

@@ -165,6 +165,12 @@ class Running:
         if self.report is None:
             self.report = report
 
+    @property
+    def greedy(self) -> bool:
+        """Whether the token with the highest score comes next and will be read, unless it ends the reply."""
+        reads_it = self.generated + 1 < self.max_new_tokens
+        return reads_it and self._constraint is None and self._sampler.takes_highest
+
     def sample(self, logits: Logits) -> None:
         """Chooses the next token and sends what it adds; may finish the request."""
         if self.generated == 0:

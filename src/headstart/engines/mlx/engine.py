@@ -18,6 +18,7 @@ from mlx.utils import tree_flatten
 from mlx_lm.models.cache import make_prompt_cache
 
 from headstart.engines.base import EngineFacts, Logits, SeqId, Step
+from headstart.engines.mlx.ahead import Ahead, queue, read_ahead
 from headstart.engines.mlx.kinds import UnknownKind, converted, describe, leaves
 from headstart.engines.mlx.memory import limited_context, needs_of, set_limits
 from headstart.engines.mlx.options import MlxOptions
@@ -37,11 +38,19 @@ STATE_VERSION = "1"
 
 @dataclass
 class _Live:
-    """A sequence. `held_from`: the first token whose windowed rows were read or given."""
+    """A sequence. `held_from`: the first token whose windowed rows were read or given. `ahead`: a token
+    behind `position` that `caches` have read too."""
 
     caches: list[Any]
     position: int = 0
     held_from: int = 0
+    ahead: Ahead | None = None
+
+    def settle(self) -> None:
+        """Takes back what was read ahead."""
+        if self.ahead is not None:
+            self.ahead.taken_back(self.caches)
+            self.ahead = None
 
 
 class MlxEngine:
@@ -130,7 +139,7 @@ class MlxEngine:
 
     def cut(self, seq: SeqId, position: int, window_rows: RowBytes | None, checkpoint: bytes | None) -> None:
         """Takes `seq` back to `position`; see the port. Raises EngineError, with `seq` unchanged."""
-        live = self._get(seq)
+        live = self._settled(seq)
         if not 0 <= position <= live.position:
             raise EngineError(f"cannot go back to {position}: the sequence stands at {live.position}")
         if position == 0:
@@ -160,8 +169,9 @@ class MlxEngine:
         self._check_steps(steps)
         answers = []
         for step in steps:
+            read = self._decode if len(step.tokens) == 1 == step.wants_logits else self._read
             try:
-                answers.append(self._read(self._live[step.seq], step))
+                answers.append(read(self._live[step.seq], step))
             except (RuntimeError, ValueError) as error:
                 self.close(step.seq)  # some layers may have gone on
                 raise EngineError(f"MLX failed while it read {len(step.tokens)} tokens: {error}") from error
@@ -170,6 +180,7 @@ class MlxEngine:
     def _read(self, live: _Live, step: Step) -> Logits | None:
         """All tokens but those whose scores are asked for what they leave behind; then these alone, so that
         the output head is computed for no others."""
+        live.settle()
         tokens = mx.array(step.tokens.astype(np.int32))[None]
         count, wanted = len(step.tokens), int(step.wants_logits)
         head = count - wanted
@@ -184,6 +195,25 @@ class MlxEngine:
         live.position += count
         return answer
 
+    def _decode(self, live: _Live, step: Step) -> Logits:
+        """One token and its scores; where the likeliest one will follow, that is begun before they are
+        waited for."""
+        ahead, token = live.ahead, int(step.tokens[0])
+        if ahead is not None and ahead.guess.item() == token:
+            queued, live.ahead = ahead.queued, None
+        else:
+            live.settle()
+            queued = queue(self._model, live.caches, mx.array([[token]], mx.int32))
+        live.position += 1
+        if step.greedy and self._reads_ahead() and live.position < self.layout.context_tokens:
+            first = self.states.first(live.caches)
+            live.ahead = read_ahead(self._model, live.caches, queued, first)
+        return np.array(queued.scores, dtype=np.float32, copy=True)
+
+    def _reads_ahead(self) -> bool:
+        """What a cache of an unknown kind holds, nobody could put back."""
+        return self._options.read_ahead and isinstance(self.states, RowStates)
+
     def is_open(self, seq: SeqId) -> bool:
         return seq in self._live
 
@@ -195,6 +225,8 @@ class MlxEngine:
         live = self._get(seq)
         if not self.layout.window_tokens:
             return 0
+        if live.ahead is not None and live.ahead.first != self.states.first(live.caches):
+            live.settle()
         return min(live.position, max(live.held_from, self.states.first(live.caches)))
 
     def rows(self, seq: SeqId, start: int, stop: int) -> RowBytes:
@@ -209,7 +241,7 @@ class MlxEngine:
 
     def checkpoint(self, seq: SeqId) -> bytes:
         """The recurrent state at the present position. Raises EngineError without recurrent layers."""
-        live = self._get(seq)
+        live = self._settled(seq)
         if not self.layout.recurrent:
             raise EngineError("this model has no recurrent layers, so there is no checkpoint to take")
         return self.states.checkpoint(live.caches, live.position)
@@ -255,6 +287,11 @@ class MlxEngine:
         live = self._live.get(seq)
         if live is None:
             raise EngineError(f"sequence {seq} is not open")
+        return live
+
+    def _settled(self, seq: SeqId) -> _Live:
+        live = self._get(seq)
+        live.settle()
         return live
 
     def _check_steps(self, steps: Sequence[Step]) -> None:

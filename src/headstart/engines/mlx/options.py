@@ -23,7 +23,8 @@ class MlxOptions:
     `mlx_lm.lora` writes it (adapters.safetensors, adapter_config.json). `digest_memo`: file that
     remembers digests of weights, so that unchanged files are not read again; None: no such file.
     `memory_bytes`: most memory the engine may plan with; 0 asks the device. `cache_bytes`: most freed
-    memory that MLX keeps for reuse; None leaves MLX's own limit.
+    memory that MLX keeps for reuse; None leaves MLX's own limit. `read_ahead`: where a reply takes the
+    likeliest token, that is begun before it is asked for.
     """
 
     ctx_size: int = 0
@@ -35,6 +36,7 @@ class MlxOptions:
     digest_memo: Path | None = None
     memory_bytes: int = 0
     cache_bytes: int | None = None
+    read_ahead: bool = True
 
     def __post_init__(self) -> None:
         for name, low in (("ctx_size", 0), ("max_sequences", 1), ("max_step_tokens", 1), ("memory_bytes", 0)):

@@ -108,7 +108,10 @@ class Shard:
         return made, problem
 
     def forward(self, steps: Sequence[Step]) -> list[Logits | None]:
-        return self.local.forward([replace(step, seq=self.sequence(step.seq)) for step in steps])
+        """Nothing is read ahead: what the ranks tell each other would come between."""
+        return self.local.forward(
+            [replace(step, seq=self.sequence(step.seq), greedy=False) for step in steps]
+        )
 
     def window_start(self, seq: SeqId) -> int:
         """The highest of all ranks."""
