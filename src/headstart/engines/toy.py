@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from headstart.engines.base import EngineFacts, Logits, SeqId, Step
+from headstart.engines.checks import check_rows, check_steps
 from headstart.engines.toy_model import (
     ROW_BYTES,
     STATE_FLOATS,
@@ -182,7 +183,7 @@ class ToyEngine:
         if self.layout.planes and held != position:
             raise EngineError(f"restoring at {position} needs {position} rows, not {held}")
         for part in rows:
-            self._check_rows(part, len(part))
+            check_rows(part, self.layout, len(part))
         self._check_checkpoint(checkpoint, needed=position > 0)
         self._check_room(position)
         seq = self.open()
@@ -216,22 +217,7 @@ class ToyEngine:
         return state
 
     def _check_steps(self, steps: Sequence[Step]) -> None:
-        if len({step.seq for step in steps}) != len(steps):
-            raise EngineError("one forward may carry one step a sequence")
-        for step in steps:
-            state, count = self._state(step.seq), len(step.tokens)
-            if not 1 <= count <= self.max_step_tokens:
-                raise EngineError(f"a step carries 1..{self.max_step_tokens} tokens, not {count}")
-            if not 0 <= step.wants_logits <= count:
-                raise EngineError(f"{step.wants_logits} scores asked of a step of {count} tokens")
-            if step.tokens.min() < 0 or step.tokens.max() >= self.layout.vocab_size:
-                raise EngineError(
-                    f"token ids are 0..{self.layout.vocab_size - 1}: got {step.tokens.tolist()}"
-                )
-            if state.position + count > self.layout.context_tokens:
-                raise EngineFull(
-                    f"{state.position} + {count} tokens exceed the context of {self.layout.context_tokens}"
-                )
+        check_steps(steps, self.position, self.layout, self.max_step_tokens)
         self._check_room(sum(len(step.tokens) for step in steps))
 
     def _check_room(self, count: int) -> None:
@@ -261,23 +247,13 @@ class ToyEngine:
             raise EngineError(f"cannot go back to {position}: the sequence stands at {state.position}")
         first = max(0, position - self._window)
         if window_rows is not None:
-            self._check_rows(window_rows, position - first)
+            check_rows(window_rows, self.layout, position - first)
         elif self._window and position > 0 and state.window_start > first:
             raise EngineError(
                 f"position {position} needs window rows {first}..{position}; "
                 f"the sequence holds them from {state.window_start} on"
             )
         self._check_checkpoint(checkpoint, needed=position not in (0, state.position))
-
-    def _check_rows(self, rows: RowBytes, count: int) -> None:
-        for plane, array in zip(self.layout.planes, rows.planes, strict=False):
-            if array.shape != (count, plane.row_bytes) or array.dtype != np.uint8:
-                raise EngineError(
-                    f"plane {plane.name} must be uint8 ({count}, {plane.row_bytes}), "
-                    f"not {array.dtype} {array.shape}"
-                )
-        if len(rows.planes) != len(self.layout.planes):
-            raise EngineError(f"rows have {len(rows.planes)} planes, the layout {len(self.layout.planes)}")
 
     def _check_checkpoint(self, checkpoint: bytes | None, *, needed: bool) -> None:
         if checkpoint is None:

@@ -18,6 +18,7 @@ from mlx.utils import tree_flatten
 from mlx_lm.models.cache import make_prompt_cache
 
 from headstart.engines.base import EngineFacts, Logits, SeqId, Step
+from headstart.engines.checks import check_rows, check_steps
 from headstart.engines.mlx.ahead import Ahead, queue, read_ahead
 from headstart.engines.mlx.kinds import UnknownKind, converted, describe, leaves
 from headstart.engines.mlx.memory import limited_context, needs_of, set_limits
@@ -148,7 +149,7 @@ class MlxEngine:
         window = self.layout.window_tokens
         first = max(0, position - window)
         if window_rows is not None:
-            self._check_rows(window_rows, position - first)
+            check_rows(window_rows, self.layout, position - first)
         elif window and self.window_start(seq) > first:
             raise EngineError(
                 f"position {position} needs window rows {first}..{position}; "
@@ -166,7 +167,7 @@ class MlxEngine:
     def forward(self, steps: Sequence[Step]) -> list[Logits | None]:
         """Reads every step's tokens. Raises EngineFull or EngineError before any change; where MLX itself
         fails, EngineError with the sequence closed."""
-        self._check_steps(steps)
+        check_steps(steps, self.position, self.layout, self.max_step_tokens)
         answers = []
         for step in steps:
             read = self._decode if len(step.tokens) == 1 == step.wants_logits else self._read
@@ -256,7 +257,7 @@ class MlxEngine:
         if self.layout.planes and held != position:
             raise EngineError(f"restoring at {position} needs {position} rows, not {held}")
         for part in rows:
-            self._check_rows(part, len(part))
+            check_rows(part, self.layout, len(part))
         self._check_checkpoint(checkpoint, needed=position > 0)
         seq = self.open()
         if position:
@@ -293,31 +294,6 @@ class MlxEngine:
         live = self._get(seq)
         live.settle()
         return live
-
-    def _check_steps(self, steps: Sequence[Step]) -> None:
-        if len({step.seq for step in steps}) != len(steps):
-            raise EngineError("one forward may carry one step a sequence")
-        for step in steps:
-            live, count = self._get(step.seq), len(step.tokens)
-            if not 1 <= count <= self.max_step_tokens:
-                raise EngineError(f"a step carries 1..{self.max_step_tokens} tokens, not {count}")
-            if not 0 <= step.wants_logits <= count:
-                raise EngineError(f"{int(step.wants_logits)} scores asked of a step of {count} tokens")
-            if step.tokens.min() < 0 or step.tokens.max() >= self.layout.vocab_size:
-                raise EngineError(
-                    f"token ids are 0..{self.layout.vocab_size - 1}: got {step.tokens.tolist()}"
-                )
-            if live.position + count > self.layout.context_tokens:
-                raise EngineFull(
-                    f"{live.position} + {count} tokens exceed the context of {self.layout.context_tokens}"
-                )
-
-    def _check_rows(self, rows: RowBytes, count: int) -> None:
-        shapes = [plane.shape for plane in rows.planes if plane.dtype == np.uint8]
-        if shapes != [(count, plane.row_bytes) for plane in self.layout.planes]:
-            raise EngineError(
-                f"these are not {count} rows of the {len(self.layout.planes)} planes of this model"
-            )
 
     def _check_checkpoint(self, checkpoint: bytes | None, *, needed: bool) -> None:
         if checkpoint is None:
