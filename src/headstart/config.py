@@ -84,7 +84,7 @@ class Settings:
         None,
         whole_number(16),
         "model",
-        "Longest prompt plus reply, in tokens. With --batching shared all running requests share them.",
+        "Longest prompt plus reply, in tokens. With --batching shared, llama.cpp's running requests share them.",
         metavar="TOKENS",
         shown="what the model was trained for",
     )
@@ -190,9 +190,8 @@ class Settings:
         "exact",
         one_of("exact", "shared"),
         "scheduling",
-        "exact: each running request has a context of its own, so equal requests give equal bits. "
-        "shared (llama.cpp only): all run in one context, decoded together: more tokens a second, last bits "
-        "may differ.",
+        "exact: other requests never change a bit of a reply. shared: running requests are decoded "
+        "together, which gives more tokens a second; last bits may differ.",
         metavar="exact|shared",
     )
     cache: bool = option(

@@ -79,7 +79,7 @@ def test_the_named_engine_is_taken(tmp_path: Path) -> None:
         ({"gpu_layers": "-1"}, "--gpu-layers is for llama.cpp only"),
         ({"threads": "2"}, "--threads is for llama.cpp only"),
         ({"flash_attention": False}, "--no-flash-attention is for llama.cpp only"),
-        ({"batching": "shared"}, "--batching shared is for llama.cpp only"),
+        ({"batching": "shared", "distributed": True}, "--batching shared cannot be used with --distributed"),
         ({"lora": ["/a", "/b"]}, "--lora is given 2 times; the MLX engine takes one"),
         ({"lora": ["/a=0.5"]}, "--lora /a=0.5: the MLX engine applies an adapter at the scale of its"),
     ],

@@ -14,7 +14,7 @@ from headstart.engines.base import Engine
 from headstart.errors import ConfigError
 
 if TYPE_CHECKING:
-    from headstart.engines.mlx.options import MlxOptions
+    from headstart.engines.mlx.options import MlxOptions, Together
 
 __all__ = ["engine_for", "follows_another_rank", "load_draft_engine", "load_engine"]
 
@@ -162,6 +162,7 @@ def _mlx_options(settings: Settings) -> MlxOptions:
         kv_bits=KV_BITS[settings.kv_type],
         adapter=Path(settings.lora[0].path) if settings.lora else None,
         digest_memo=settings.base_directory / "digests.json",
+        together=Together.NEVER if settings.distributed else Together(settings.batching),
     )
 
 
@@ -171,11 +172,12 @@ def _check_mlx(settings: Settings) -> None:
         ("--gpu-layers", settings.gpu_layers != 0, "MLX computes the whole model on its device"),
         ("--threads", settings.threads is not None, "MLX chooses its threads itself"),
         ("--no-flash-attention", not settings.flash_attention, "MLX has its own attention"),
-        ("--batching shared", settings.batching == "shared", "MLX sequences keep their own state"),
     )
     for flag, given, why in refused:
         if given:
             raise ConfigError(f"{flag} is for llama.cpp only ({why}): leave it out, or use a GGUF model")
+    if settings.batching == "shared" and settings.distributed:
+        raise ConfigError("--batching shared cannot be used with --distributed: leave one of them out")
     if settings.lora and settings.distributed:
         raise ConfigError("--lora cannot be used with --distributed: fuse the adapter first (mlx_lm.fuse)")
     if len(settings.lora) > 1:

@@ -102,7 +102,7 @@ class Engine(Protocol):
     max_step_tokens: int
     """Most tokens one Step may carry: larger ones would lose window rows before they are copied."""
     batches_sequences: bool
-    """Whether one forward over several sequences costs less than one forward each."""
+    """Whether sequences of one forward may change each other's last bits."""
     shares_rows: bool
     """Whether `fork` shares rows without copying; where not, forks are restores from RAM."""
 

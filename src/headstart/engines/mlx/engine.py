@@ -1,8 +1,9 @@
 """MlxEngine: the Engine port over a model of mlx-lm.
 
-Each sequence has the caches that the model makes, its own classes in place of some (see `window`),
-and is read alone: MLX computes a row by the same numbers whoever else is there. All calls come from
-one thread, and what they answer is evaluated and copied: no array of MLX leaves it.
+Each sequence has the caches that the model makes, its own classes in place of some (see `window`).
+Prompts are read one sequence after the other; single tokens of several in one pass, where `together`
+allows it. All calls come from one thread, and what they answer is evaluated and copied: no array of MLX
+leaves it.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ from headstart.engines.mlx.kinds import UnknownKind, converted, describe, leaves
 from headstart.engines.mlx.memory import limited_context, needs_of, set_limits
 from headstart.engines.mlx.options import MlxOptions
 from headstart.engines.mlx.packages import versions
-from headstart.engines.mlx.probe import Proof, prove
+from headstart.engines.mlx.probe import MOST_TOGETHER, Proof, prove, prove_together
 from headstart.engines.mlx.source import Loaded, load_model_directory
 from headstart.engines.mlx.states import RowStates, SnapshotStates
+from headstart.engines.mlx.together import read_together
 from headstart.errors import ConfigError, EngineError, EngineFull
 from headstart.prefix.block import RowBytes, StateLayout
 from headstart.prefix.tokens import TokenRun
@@ -58,7 +60,9 @@ class MlxEngine:
     """`loaded` with room for `options.max_sequences` sequences. Raises ModelError, ConfigError."""
 
     shares_rows = False
-    batches_sequences = False
+    batches_sequences: bool
+    joins: bool
+    """Whether `forward` reads single tokens of several sequences together. The probe sets it."""
 
     def __init__(self, loaded: Loaded, options: MlxOptions) -> None:
         self._loaded = loaded
@@ -81,6 +85,7 @@ class MlxEngine:
             self.states.planes, self.states.checkpoint_bytes, context, len(loaded.vocabulary.pieces)
         )
         self.max_step_tokens = chunk
+        self.joins = False
         proof = prove(self)
         if not proof.state_proved and isinstance(self.states, RowStates):
             notes += (
@@ -90,7 +95,10 @@ class MlxEngine:
             self.states = SnapshotStates(self._new_caches, self.states.sample_bytes)
             self.layout = replace(self.layout, planes=(), checkpoint_bytes=self.states.checkpoint_bytes)
             proof = replace(proof, notes=())
-        self.facts = self._facts(proof, (*notes, *proof.notes, *((note,) if note else ())))
+        joint = prove_together(self, options.together)
+        self.joins, self.batches_sequences = joint.joins, joint.mixes
+        own = (note for note in (note, joint.note) if note)
+        self.facts = self._facts(proof, (*notes, *proof.notes, *own))
 
     def _describe(self) -> tuple[RowStates | SnapshotStates, tuple[str, ...]]:
         try:
@@ -168,14 +176,38 @@ class MlxEngine:
         """Reads every step's tokens. Raises EngineFull or EngineError before any change; where MLX itself
         fails, EngineError with the sequence closed."""
         check_steps(steps, self.position, self.layout, self.max_step_tokens)
-        answers = []
+        answers = self._read_together([step for step in steps if self._can_join(step)])
         for step in steps:
+            if step.seq in answers:
+                continue
             read = self._decode if len(step.tokens) == 1 == step.wants_logits else self._read
             try:
-                answers.append(read(self._live[step.seq], step))
+                answers[step.seq] = read(self._live[step.seq], step)
             except (RuntimeError, ValueError) as error:
                 self.close(step.seq)  # some layers may have gone on
                 raise EngineError(f"MLX failed while it read {len(step.tokens)} tokens: {error}") from error
+        return [answers[step.seq] for step in steps]
+
+    def _can_join(self, step: Step) -> bool:
+        return self.joins and len(step.tokens) == 1 == step.wants_logits and self.position(step.seq) > 0
+
+    def _read_together(self, steps: Sequence[Step]) -> dict[SeqId, Logits | None]:
+        """The scores of steps of one token each; of none where there is no second."""
+        answers: dict[SeqId, Logits | None] = {}
+        for start in range(0, len(steps) - 1, MOST_TOGETHER):
+            part = steps[start : start + MOST_TOGETHER]
+            lives = [self._settled(step.seq) for step in part]
+            tokens = mx.array(np.concatenate([step.tokens for step in part]).astype(np.int32))
+            try:
+                scores = read_together(self._model, [live.caches for live in lives], tokens)
+                mx.eval(scores, [leaf.state for live in lives for leaf in leaves(live.caches)])
+            except (RuntimeError, ValueError, TypeError, AttributeError) as error:
+                for step in part:
+                    self.close(step.seq)
+                raise EngineError(f"MLX failed while it read {len(part)} tokens together: {error}") from error
+            for live, step, row in zip(lives, part, np.array(scores, dtype=np.float32), strict=True):
+                live.position += 1
+                answers[step.seq] = row.copy()
         return answers
 
     def _read(self, live: _Live, step: Step) -> Logits | None:

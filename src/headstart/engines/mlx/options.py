@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from headstart.errors import ConfigError
 
-__all__ = ["MlxOptions"]
+__all__ = ["MlxOptions", "Together"]
 
 KV_BITS = (None, 4, 8)
 KV_GROUPS = (32, 64, 128)
+
+
+class Together(StrEnum):
+    """Whether single tokens of several sequences are read in one pass over the weights: never, where every
+    bit stays what it is alone, or wherever the model's code can do it."""
+
+    NEVER = "never"
+    EXACT = "exact"
+    SHARED = "shared"
 
 
 @dataclass(frozen=True)
@@ -37,6 +47,7 @@ class MlxOptions:
     memory_bytes: int = 0
     cache_bytes: int | None = None
     read_ahead: bool = True
+    together: Together = Together.EXACT
 
     def __post_init__(self) -> None:
         for name, low in (("ctx_size", 0), ("max_sequences", 1), ("max_step_tokens", 1), ("memory_bytes", 0)):

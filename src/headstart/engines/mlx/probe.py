@@ -8,15 +8,18 @@ one at a time (restore equals cold).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from headstart.engines.base import Engine, Logits, SeqId, Step
+from headstart.engines.mlx.options import Together
 from headstart.errors import EngineError
 from headstart.prefix.tokens import TokenRun
 
-__all__ = ["Proof", "prove"]
+__all__ = ["MOST_TOGETHER", "Joint", "Proof", "prove", "prove_together"]
 
 CUT, COUNT = 7, 23
 CLOSE = 1e-3
@@ -25,6 +28,9 @@ NOT_EQUAL = (
     "a restored prompt equals a cold run within rounding, not bit for bit: what this model computes depends "
     "on how many tokens it reads at once"
 )
+MOST_TOGETHER = 8
+"""Sequences of one pass at most: as many as `prove_together` tries."""
+APART = "replies to several requests are decoded one after the other: "
 NOT_REPEATED = "the same work does not give the same bits twice on this device"
 
 
@@ -100,3 +106,64 @@ def _tokens(engine: Engine) -> TokenRun:
     ordinary = [token for token in range(engine.layout.vocab_size) if token not in engine.vocabulary.control]
     step = max(1, len(ordinary) // count)
     return np.array([ordinary[(n * step + n) % len(ordinary)] for n in range(count)], np.int32)
+
+
+class Joining(Engine, Protocol):
+    """An engine that can be told to read single tokens of several sequences together."""
+
+    joins: bool
+
+
+@dataclass(frozen=True)
+class Joint:
+    """Whether sequences are read together, and whether that `mixes` their last bits."""
+
+    joins: bool
+    mixes: bool
+    note: str | None = None
+
+
+def prove_together(engine: Joining, wanted: Together) -> Joint:
+    """Tries every number of sequences up to MOST_TOGETHER against each of them alone."""
+    most = min(MOST_TOGETHER, engine.max_sequences)
+    if wanted is Together.NEVER or most < 2:
+        return Joint(False, False)
+    tokens = _tokens(engine)
+    try:
+        alone = [_replies([n], engine, tokens, most)[0] for n in range(most)]
+        engine.joins = True
+        joint = _replies(list(range(most)), engine, tokens, most)
+    except EngineError as error:
+        return Joint(False, False, f"{APART}this model's own code takes no several ({error})")
+    finally:
+        engine.joins = False
+    pairs = [(a, b) for one, other in zip(alone, joint, strict=True) for a, b in zip(one, other, strict=True)]
+    if all(a.tobytes() == b.tobytes() for a, b in pairs):
+        return Joint(True, False)
+    if not all(float(np.abs(a - b).max()) <= CLOSE * (float(np.abs(a).max()) or 1.0) for a, b in pairs):
+        return Joint(False, False, f"{APART}together they come to other scores")
+    if wanted is Together.SHARED:
+        return Joint(True, True)
+    return Joint(False, False, f"{APART}together their last bits differ; --batching shared allows that")
+
+
+def _replies(numbers: Sequence[int], engine: Engine, tokens: TokenRun, most: int) -> list[list[Logits]]:
+    """What each of some sequences is answered to single tokens, after beginnings of different lengths.
+    Round by round one more takes part, from two on."""
+    opened: list[SeqId] = []
+    answers: list[list[Logits]] = [[] for _ in numbers]
+    try:
+        for number in numbers:
+            opened.append(engine.open())
+            engine.forward([Step(opened[-1], tokens[: max(1, min(CUT, len(tokens) - most)) + number], False)])
+        for count in range(2, most + 1):
+            parts = [n for n, number in enumerate(numbers) if number < count]
+            steps = [Step(opened[n], tokens[-count : len(tokens) - count + 1], True) for n in parts]
+            for n, scores in zip(parts, engine.forward(steps) if steps else (), strict=True):
+                assert scores is not None
+                answers[n].append(scores)
+    finally:
+        for seq in opened:
+            if engine.is_open(seq):
+                engine.close(seq)
+    return answers
