@@ -84,7 +84,7 @@ class Settings:
         None,
         whole_number(16),
         "model",
-        "Longest prompt plus reply, in tokens. With --batching shared, llama.cpp's running requests share them.",
+        "Longest prompt plus reply, in tokens. With --batching shared, requests of llama.cpp share them.",
         metavar="TOKENS",
         shown="what the model was trained for",
     )

@@ -14,7 +14,7 @@ from headstart.engines.base import Engine
 from headstart.errors import ConfigError
 
 if TYPE_CHECKING:
-    from headstart.engines.mlx.options import MlxOptions, Together
+    from headstart.engines.mlx.options import MlxOptions
 
 __all__ = ["engine_for", "follows_another_rank", "load_draft_engine", "load_engine"]
 
@@ -153,7 +153,7 @@ def _mlx_options(settings: Settings) -> MlxOptions:
     from headstart.engines.mlx.packages import import_mlx
 
     import_mlx()
-    from headstart.engines.mlx.options import MlxOptions
+    from headstart.engines.mlx.options import MlxOptions, Together
 
     return MlxOptions(
         ctx_size=settings.ctx_size or 0,
