@@ -57,7 +57,8 @@ def states(engine: MlxEngine, seq: SeqId) -> list[bytes]:
 
 
 def replies(engine: MlxEngine, *, joined: bool) -> list[bytes]:
-    """Everything two and three sequences answer to 40 tokens each, and what they leave behind."""
+    """Everything two and three sequences answer to 40 tokens each, and what they leave behind. Between, one
+    reads alone, and a token ahead that does not come."""
     random = np.random.default_rng(11)
     opened = begun(engine, random, (100, 9, 33))
     found: list[bytes] = []
@@ -66,6 +67,7 @@ def replies(engine: MlxEngine, *, joined: bool) -> list[bytes]:
         tokens = random.integers(0, 200, (len(active), 1)).astype(np.int32)
         steps = [Step(seq, token, 1, step % 3 == 0) for seq, token in zip(active, tokens, strict=True)]
         answers = engine.forward(steps) if joined else [engine.forward([one])[0] for one in steps]
+        answers += engine.forward([Step(opened[0], np.array([step], np.int32), 1, greedy=True)])
         found += [scores.tobytes() for scores in answers if scores is not None]
     for seq in opened:
         found += states(engine, seq)
