@@ -1,7 +1,7 @@
 """Does an edit of a long prompt go back to its own token, on every kind of model of the MLX engine?
 
-    python bench/mlx_edits.py            FULL_TIME
-    python bench/mlx_edits.py --quick    a prompt of 1,500 tokens, edits around 1,024: QUICK_TIME
+    python bench/mlx_edits.py            about 15 minutes
+    python bench/mlx_edits.py --quick    a prompt of 1,500 tokens, edits around 1,024: two minutes
     python bench/mlx_edits.py --check    reads every edited prompt cold too, and compares scores
 
 The report headstart began with: servers that restored a multiple of thousands of tokens and read up to 8,192
@@ -19,7 +19,7 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -80,8 +80,8 @@ class Edit:
     difference: float | None = None
 
 
-def edits(name: str, engine: Engine, sizes: Sizes, *, check: bool = False) -> Iterator[Edit]:
-    """Reads the long prompt, then every edit of it twice."""
+def edits(name: str, engine: Engine, sizes: Sizes, check: Collection[int] = ()) -> Iterator[Edit]:
+    """Reads the long prompt, then every edit of it twice; those at the places `check` cold too."""
     cache = PrefixCache(
         engine.layout, ram_bytes=4 << 30, block_tokens=256, checkpoint_interval=sizes.interval
     )
@@ -98,7 +98,7 @@ def edits(name: str, engine: Engine, sizes: Sizes, *, check: bool = False) -> It
             start_s = time.perf_counter()
             answer = asking.ask(prompt, hints)
             took_s = time.perf_counter() - start_s
-            difference = against_cold(engine, prompt, answer, chunk) if check else None
+            difference = against_cold(engine, prompt, answer, chunk) if at in check else None
             gap = answer.plan.divergence - answer.restored
             recurrent = engine.layout.recurrent
             limit = sizes.interval - 1 if recurrent and visit == 1 and at != sizes.message else 0
@@ -122,12 +122,12 @@ def against_cold(engine: Engine, prompt: TokenRun, answer: Answer, chunk: int) -
     return compare(answer.logits, cold).difference
 
 
-def measured(name: str, folder: Path, sizes: Sizes, *, check: bool = False) -> list[Edit]:
+def measured(name: str, folder: Path, sizes: Sizes, check: Collection[int] = ()) -> list[Edit]:
     """All edits of the model `name`, said on stderr as they come."""
     options = MlxOptions(ctx_size=sizes.tokens + AFTER, max_step_tokens=sizes.chunk, max_sequences=3)
     engine = load(MlxModels(folder)(name), options)
     found = []
-    for edit in edits(name, engine, sizes, check=check):
+    for edit in edits(name, engine, sizes, check):
         print(edit, file=sys.stderr)
         found.append(edit)
     engine.shutdown()
@@ -165,7 +165,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         for name in options.models:
             start_s = time.perf_counter()
-            found += measured(name, Path(folder), sizes, check=options.check)
+            found += measured(name, Path(folder), sizes, sizes.edits if options.check else ())
             seconds[name] = round(time.perf_counter() - start_s, 1)
     results: dict[str, Any] = {"sizes": asdict(sizes), "after": AFTER, "seconds": seconds}
     results["edits"] = [asdict(edit) for edit in found]
