@@ -16,7 +16,7 @@ import psutil
 
 import headstart
 
-PACKAGES = ("headstart", "llama-cpp-python", "xllamacpp", "numpy")
+PACKAGES = ("headstart", "llama-cpp-python", "xllamacpp", "mlx", "mlx-lm", "numpy")
 BUILDS = {"llama_cpp": "llama_print_system_info", "xllamacpp": "get_system_info"}
 RESULTS = Path(__file__).parent / "results"
 

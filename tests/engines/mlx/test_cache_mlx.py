@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from headstart.engines.mlx.engine import MlxEngine
-from headstart.prefix.cache import PrefixCache
+from headstart.prefix.block import RowBytes
+from headstart.prefix.cache import PrefixCache, Restored
 from headstart.prefix.keys import namespace_key
 from headstart.prefix.plan import PromptHints
 from headstart.prefix.ssd_tier import SsdSettings, SsdTier
@@ -19,6 +21,9 @@ from tests.engines.equality import Logits, cold_logits, compare, random_tokens
 
 Load = Callable[[str], MlxEngine]
 MODELS = ["llama", "gemma3_text", "gpt_oss", "qwen3_next", "lfm2", "llama4", "llama/kv8"]
+BY_CHUNKS = ["deepseek_v32", "mamba2", "falcon_h1"]
+"""Their bits depend on the chunks they were read in; CLOSE is how far apart their scores may then lie."""
+CLOSE = 1e-4
 RECURRENT = ["qwen3_next", "qwen3_5", "lfm2", "mamba2", "falcon_h1"]
 INTERVAL = 256
 
@@ -43,7 +48,7 @@ def cold(engine: MlxEngine, prompt: TokenRun) -> Logits:
 
 
 @pytest.mark.parametrize("keep_live", [0, 2])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [*MODELS, *BY_CHUNKS])
 def test_no_token_is_read_twice_and_the_logits_are_cold_ones(
     name: str, keep_live: int, engines: Load
 ) -> None:
@@ -58,14 +63,41 @@ def test_no_token_is_read_twice_and_the_logits_are_cold_ones(
         answer = asking.ask(prompt, PromptHints(message_starts=tuple(starts)))
         assert answer.restored == oracle.restorable(prompt), f"{turn=}"
         assert answer.read == len(prompt) - answer.restored
-        assert compare(answer.logits, cold(engine, prompt)).same_bits, f"{turn=}"
+        comparison = compare(answer.logits, cold(engine, prompt))
+        close = name in BY_CHUNKS and comparison.difference <= CLOSE
+        assert comparison.same_bits or close, f"{turn=} {comparison}"
         oracle.learn(prompt, answer.stops)
         counted += answer.restored
     assert counted > 10
     asking.close()
 
 
-@pytest.mark.parametrize("name", [*MODELS, "deepseek_v32", "mamba2", "falcon_h1"])
+@pytest.mark.parametrize("plane", ["k.0", "v.0", "k.1", "k.2", "k.3"])
+def test_lost_rows_of_any_cache_of_a_list_are_noticed(plane: str, engines: Load) -> None:
+    """Caches 1 and 3 are the second ones of their lists: their keys choose among the tokens of the first, and
+    their values are zeros."""
+    engine = engines("deepseek_v32")
+    lost = [one.name for one in engine.layout.planes].index(plane)
+
+    def tamper(loaded: Restored) -> Restored:
+        rows = [
+            RowBytes(tuple(one * (number != lost) for number, one in enumerate(block.planes)))
+            for block in loaded.rows
+        ]
+        return replace(loaded, rows=rows)
+
+    asking = reader(engine, 5, keep_live=0)
+    base, tail = random_tokens(asking.random, engine, 150), random_tokens(asking.random, engine, 10)
+    asking.ask(base)
+    asking.tamper = tamper
+    prompt = np.concatenate([base[:131], tail])
+    answer = asking.ask(prompt)
+    assert answer.restored == 131
+    assert compare(answer.logits, cold(engine, prompt)).difference > 100 * CLOSE
+    asking.close()
+
+
+@pytest.mark.parametrize("name", [*MODELS, *BY_CHUNKS])
 def test_after_a_restart_everything_comes_from_the_disk(name: str, engines: Load, tmp_path: Path) -> None:
     engine = engines(name)
     prompts: list[TokenRun] = []
