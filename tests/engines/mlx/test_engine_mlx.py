@@ -170,6 +170,26 @@ def test_loaded_in_one_thread_and_run_in_another(mlx_model: MlxModels) -> None:
     assert there[0].tobytes() == here.tobytes()
 
 
+def test_the_probe_sees_that_long_chunks_are_computed_otherwise(
+    mlx_model: MlxModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mlx_lm.models import llama
+
+    real = llama.Model.__call__
+
+    def other_when_long(self: Any, inputs: Any, cache: Any = None, **options: Any) -> Any:
+        scores = real(self, inputs, cache=cache, **options)
+        if inputs.shape[1] > 100:
+            cache[0].keys = cache[0].keys * (1 + 1e-6)
+        return scores
+
+    monkeypatch.setattr(llama.Model, "__call__", other_when_long)
+    facts = load(mlx_model("llama"), MlxOptions(ctx_size=256)).facts
+    assert facts.state_proved and facts.exact_repeat and not facts.restore_equals_cold
+    short = load(mlx_model("llama"), MlxOptions(ctx_size=256, max_step_tokens=80)).facts
+    assert short.restore_equals_cold, "no chunk of this engine is that long"
+
+
 def test_what_comes_out_is_ours(engines: Load) -> None:
     """Neither rows nor logits change when the sequence goes on."""
     engine = engines("llama")

@@ -3,7 +3,7 @@
 A few tokens of the loaded model itself: one sequence is read in two chunks, and its state between them
 is put into another that reads the same second chunk. *State*: it ends with the scores of the first.
 *Bits*: with the same bits (exact repeat), and with those of sequences that read all tokens at once and
-one at a time (restore equals cold).
+one at a time, and of longer ones (restore equals cold): devices compute few and many tokens in other ways.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from headstart.prefix.tokens import TokenRun
 __all__ = ["MOST_TOGETHER", "Joint", "Proof", "prove", "prove_together"]
 
 CUT, COUNT = 7, 23
+LONG_CUT, LONG = 64, 160
 CLOSE = 1e-3
 """Of the scale of the scores; what a wrong row changes is more than ten times as much."""
 NOT_EQUAL = (
@@ -46,10 +47,13 @@ class Proof:
 
 def prove(engine: Engine) -> Proof:
     """Runs the probe. An EngineError on the way is a proof that failed, with the error as its note."""
-    tokens = _tokens(engine)
+    tokens = _tokens(engine, LONG)
     opened: list[SeqId] = []
     try:
-        return _run(engine, tokens, min(CUT, len(tokens) - 1), opened)
+        proof = _run(engine, tokens[:COUNT], min(CUT, len(tokens) - 1), opened)
+        if proof.restore_equals_cold and len(tokens) == LONG and engine.max_step_tokens >= LONG_CUT:
+            return _run(engine, tokens, LONG_CUT, opened)
+        return proof
     except EngineError as error:
         return Proof(False, False, False, (f"the probe failed: {error}",))
     finally:
@@ -75,7 +79,8 @@ def _run(engine: Engine, tokens: TokenRun, cut: int, opened: list[SeqId]) -> Pro
         return Proof(False, False, False, ("a restored sequence goes on with other scores",))
     if resumed.tobytes() != went_on.tobytes():
         return Proof(True, False, False, (NOT_REPEATED,))
-    if any(_cold(engine, tokens, most, opened).tobytes() != resumed.tobytes() for most in (COUNT, 1)):
+    sizes = (engine.max_step_tokens, 1) if len(tokens) <= COUNT else (engine.max_step_tokens,)
+    if any(_cold(engine, tokens, most, opened).tobytes() != resumed.tobytes() for most in sizes):
         return Proof(True, True, False, (NOT_EQUAL,))
     return Proof(True, True, True)
 
@@ -100,9 +105,9 @@ def _read(engine: Engine, seq: SeqId, tokens: TokenRun) -> Logits:
     return answer
 
 
-def _tokens(engine: Engine) -> TokenRun:
-    """Ordinary tokens, spread over the vocabulary."""
-    count = min(COUNT, engine.layout.context_tokens)
+def _tokens(engine: Engine, most: int) -> TokenRun:
+    """Up to `most` ordinary tokens, spread over the vocabulary."""
+    count = min(most, engine.layout.context_tokens)
     ordinary = [token for token in range(engine.layout.vocab_size) if token not in engine.vocabulary.control]
     step = max(1, len(ordinary) // count)
     return np.array([ordinary[(n * step + n) % len(ordinary)] for n in range(count)], np.int32)
@@ -128,7 +133,7 @@ def prove_together(engine: Joining, wanted: Together) -> Joint:
     most = min(MOST_TOGETHER, engine.max_sequences)
     if wanted is Together.NEVER or most < 2:
         return Joint(False, False)
-    tokens = _tokens(engine)
+    tokens = _tokens(engine, COUNT)
     try:
         alone = [_replies([n], engine, tokens, most)[0] for n in range(most)]
         engine.joins = True

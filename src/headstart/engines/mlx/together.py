@@ -54,8 +54,8 @@ class _Rows:
 def read_together(model: Any, sequences: Sequence[Sequence[Any]], tokens: mx.array) -> mx.array:
     """Scores (sequences, vocabulary) after one more of `tokens` (sequences) each, not evaluated.
 
-    `sequences`: the caches of each, of classes that KINDS knows, none of them empty. Raises TypeError,
-    ValueError or AttributeError where the model's own code asks more of a cache than this gives.
+    `sequences`: the caches of each, none of them empty. Raises TypeError for a class that KINDS does not know;
+    that, ValueError or AttributeError where the model's own code asks more of a cache than this gives.
     """
     joined = [_joined(caches) for caches in zip(*sequences, strict=True)]
     with _attention_apart(model):
@@ -68,6 +68,8 @@ def read_together(model: Any, sequences: Sequence[Sequence[Any]], tokens: mx.arr
 def _joined(caches: Sequence[Any]) -> Any:
     if type(caches[0]) is CacheList:
         return CacheList(*(_joined(parts) for parts in zip(*(one.caches for one in caches), strict=True)))
+    if type(caches[0]) not in KINDS:
+        raise TypeError(f"a cache of class {type(caches[0]).__name__}")
     if KINDS[type(caches[0])] is not None:
         return _Rows(caches)
     states: Any = ArraysCache(len(caches[0].cache))
