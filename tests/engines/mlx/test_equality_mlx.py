@@ -48,7 +48,8 @@ def test_the_probe_says_what_holds(name: str, engines: Load) -> None:
     facts = engines(name).facts
     assert facts.state_proved and facts.exact_repeat
     assert facts.restore_equals_cold is (name not in BY_CHUNKS)
-    assert bool(facts.notes) is (name in BY_CHUNKS)
+    notes = [note for note in facts.notes if "one after the other" not in note]
+    assert bool(notes) is (name in BY_CHUNKS)
 
 
 @pytest.mark.parametrize("source", [Source.RESTORE, Source.CUT])
