@@ -54,8 +54,9 @@ class _Rows:
 def read_together(model: Any, sequences: Sequence[Sequence[Any]], tokens: mx.array) -> mx.array:
     """Scores (sequences, vocabulary) after one more of `tokens` (sequences) each, not evaluated.
 
-    `sequences`: the caches of each, none of them empty. Raises TypeError where KINDS does not know a class, and
-    TypeError, ValueError or AttributeError where the model's own code asks more of a cache than this gives.
+    `sequences`: the caches of each, none of them empty. Raises TypeError for a cache of a class that KINDS
+    does not know, and TypeError, ValueError or AttributeError where the model's own code asks more of a cache
+    than this gives.
     """
     joined = [_joined(caches) for caches in zip(*sequences, strict=True)]
     with _attention_apart(model):
