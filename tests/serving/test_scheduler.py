@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Never
 
 import numpy as np
@@ -310,6 +311,23 @@ def test_reproducible_chunks_lie_on_the_absolute_grid() -> None:
     with Server(engine, reproducible=True, cache_enabled=False) as server:
         server.ask(prompt_of(100), 1)
     assert engine.forwards == [[32], [32], [32], [4]]
+
+
+class ShortOfMemory(CountingToy):
+    """Asks for steps of 8 tokens from its second one on."""
+
+    def forward(self, steps: Sequence[Step]) -> list[Logits | None]:
+        answers = super().forward(steps)
+        self.max_step_tokens = 8
+        return answers
+
+
+def test_chunks_shrink_while_the_engine_is_short_of_memory() -> None:
+    engine = ShortOfMemory(DENSE)
+    with Server(engine, cache_enabled=False, prefill_chunk_tokens=32) as server:
+        reply, _ = server.ask(prompt_of(60), 1)
+    assert engine.forwards == [[32], [8], [8], [8], [4]]
+    assert reply.tokens == cold_reply(CountingToy(DENSE), prompt_of(60), 1)
 
 
 def test_reproducible_needs_exact_batching() -> None:

@@ -28,12 +28,13 @@ def served_name(settings: Settings, facts: EngineFacts) -> str:
 
 
 def describe_model(settings: Settings, engine: Engine, load_s: float) -> str:
-    """One line: what was loaded and how long a prompt may be."""
+    """One line: what was loaded, how long a prompt may be and in what pieces it is read."""
     facts = engine.facts
+    chunk = min(settings.prefill_chunk, engine.max_step_tokens)
     return (
         f"{served_name(settings, facts)} ({facts.architecture}, "
         f"{format_count(facts.parameters)} parameters, {facts.engine}), "
-        f"context {engine.layout.context_tokens:,} tokens, loaded in {load_s:.1f} s"
+        f"context {engine.layout.context_tokens:,} tokens, read {chunk:,} at a time, loaded in {load_s:.1f} s"
     )
 
 

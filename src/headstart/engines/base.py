@@ -99,12 +99,16 @@ class Engine(Protocol):
     vocabulary: Vocabulary
     facts: EngineFacts
     max_sequences: int
-    max_step_tokens: int
-    """Most tokens one Step may carry: larger ones would lose window rows before they are copied."""
     batches_sequences: bool
     """Whether sequences of one forward may change each other's last bits."""
     shares_rows: bool
     """Whether `fork` shares rows without copying; where not, forks are restores from RAM."""
+
+    @property
+    def max_step_tokens(self) -> int:
+        """Most tokens one Step may carry: larger ones would lose window rows before they are copied. May
+        become fewer while memory is short; what was asked for before that is still read."""
+        ...
 
     def tokenize(self, text: str, *, special: bool, add_bos: bool) -> TokenRun:
         """Token ids of `text`. `special`: spelled control tokens become control tokens."""

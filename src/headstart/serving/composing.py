@@ -35,10 +35,14 @@ class Share:
 
 class Composer:
     """Composes steps: prefill chunks up to `chunk_tokens` together, on the grid where there is one.
-    `drafts`: replies are speculated on, so that what comes next is no single token."""
+    `most`: how many tokens the engine takes in a step now. `drafts`: replies are speculated on, so that what
+    comes next is no single token."""
 
-    def __init__(self, chunk_tokens: int, grid_tokens: int, *, drafts: bool = False) -> None:
+    def __init__(
+        self, chunk_tokens: int, grid_tokens: int, most: Callable[[], int], *, drafts: bool = False
+    ) -> None:
         self._chunk_tokens = chunk_tokens
+        self._most = most
         self._grid = grid_tokens
         self._drafts = drafts
         self._turn = 0
@@ -47,7 +51,7 @@ class Composer:
         """Every decoding sequence's token with what `propose` adds to it, and prefill chunks."""
         decoding = [run for run in running if run.decoding]
         shares = [Share(run, 1, propose(run), not self._drafts and run.greedy) for run in decoding]
-        budget = self._chunk_tokens
+        budget = self._chunk_tokens if self._grid else min(self._chunk_tokens, self._most())
         reading = [run for run in running if not run.decoding]
         while reading and budget > 0:
             run = reading.pop(next_prefill([r.prefill() for r in reading], self._turn))

@@ -59,7 +59,7 @@ class Scheduler:
         chunk_tokens = min(settings.prefill_chunk_tokens, engine.max_step_tokens)
         self._grid = chunk_tokens if settings.reproducible else 0
         drafts = settings.speculate is not Speculate.OFF
-        self._composer = Composer(chunk_tokens, self._grid, drafts=drafts)
+        self._composer = Composer(chunk_tokens, self._grid, lambda: engine.max_step_tokens, drafts=drafts)
         self._speculation = new_speculation(engine, settings.speculate, settings.draft_tokens, draft_engine)
         self._cache = self._make_cache(ssd) if settings.cache_enabled else None
         self._placement = Placement(engine, self._cache, settings.block_tokens, self._grid)

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
+import gc
+import json
+
+import mlx.core as mx
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headstart.engines.mlx.memory import Needs, chunk_tokens, limited_context, needs_of
+from headstart.engines.base import Step
+from headstart.engines.mlx.engine import load
+from headstart.engines.mlx.memory import (
+    TRIAL_TOKENS,
+    Needs,
+    at_least,
+    chunk_now,
+    chunk_tokens,
+    limited_context,
+    needs_of,
+    peak_bytes,
+)
 from headstart.engines.mlx.options import MlxOptions
 from headstart.errors import ConfigError, ModelError
+from tests.engines.equality import random_tokens
+from tests.fixtures.mlx_models import MlxModels
 
 GB = 1_000_000_000
 NEEDS = Needs(
@@ -70,3 +88,57 @@ def test_needs_are_those_of_the_text_part() -> None:
     needs = needs_of(config, weights=1, row=2, fixed=3, sequences=4)
     assert (needs.token_bytes, needs.pair_bytes) == (12 * 300 * 4, 32)
     assert needs.state_bytes(10) == 6 * 20 + 12
+
+
+@pytest.mark.parametrize("chunk", [64, 400])
+@pytest.mark.parametrize(
+    "name", ["llama", "gemma3_text", "gpt_oss", "qwen3_next", "mamba2", "falcon_h1", "deepseek_v32"]
+)
+def test_no_chunk_takes_more_than_was_said(name: str, chunk: int, mlx_model: MlxModels) -> None:
+    """Measured, at the beginning, in the middle and at the end of a prompt."""
+    engine = load(mlx_model(name), MlxOptions(ctx_size=2048, max_step_tokens=chunk, max_sequences=1))
+    seq, random = engine.open(), np.random.default_rng(1)
+    needs = engine._needs
+    for start in range(0, 1200, chunk):
+        step = Step(seq, random_tokens(random, engine, chunk), wants_logits=False)
+        gc.collect()
+        mx.clear_cache()
+        took = peak_bytes(lambda step=step: engine.forward([step]))  # type: ignore[misc]
+        rows = 2 * (start + chunk) * needs.row_bytes
+        assert took <= needs.chunk_bytes(start + chunk, chunk) + rows, start
+
+
+def test_what_a_shape_does_not_tell_is_measured(mlx_model: MlxModels) -> None:
+    engine = load(mlx_model("mamba2"), MlxOptions(ctx_size=512, max_sequences=1))
+    config = json.loads((mlx_model("mamba2") / "config.json").read_text())
+    said = needs_of(config, weights=0, row=0, fixed=0, sequences=1)
+    assert engine._needs.token_bytes > 2 * said.token_bytes
+
+
+def test_trials_only_raise() -> None:
+    assert at_least(NEEDS, 1, 2) == NEEDS
+    raised = at_least(NEEDS, TRIAL_TOKENS * 400_000, TRIAL_TOKENS * 400_000 + TRIAL_TOKENS**2 * 1000)
+    assert (raised.token_bytes, raised.pair_bytes) == (600_000, 1500)
+
+
+@given(st.integers(0, 1 << 17), st.integers(1, 4096), st.integers(-GB, 60 * GB))
+def test_a_chunk_shrinks_to_what_is_free(longest: int, wanted: int, free: int) -> None:
+    chunk = chunk_now(NEEDS, longest, wanted, free)
+    assert min(wanted, 16) <= chunk <= wanted
+    assert chunk <= 16 or NEEDS.chunk_bytes(longest + chunk, chunk) <= free
+    assert chunk == wanted or NEEDS.chunk_bytes(longest + 2 * chunk + 1, 2 * chunk + 1) > free
+
+
+def test_an_engine_short_of_memory_asks_for_less(
+    mlx_model: MlxModels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = load(mlx_model("llama"), MlxOptions(ctx_size=2048, max_step_tokens=400, memory_bytes=GB))
+    assert engine.max_step_tokens == 400
+    in_use = int(0.9 * GB)
+    monkeypatch.setattr(mx, "get_active_memory", lambda: in_use - 2_000_000)
+    assert 16 < engine.max_step_tokens < 200
+    monkeypatch.setattr(mx, "get_active_memory", lambda: in_use + 5)
+    assert engine.max_step_tokens == 16
+    seq = engine.open()
+    engine.forward([Step(seq, np.ones(400, np.int32), wants_logits=False)])
+    assert engine.position(seq) == 400, "a step that was composed before is still read"

@@ -18,25 +18,32 @@ import numpy as np
 from mlx.utils import tree_flatten
 from mlx_lm.models.cache import make_prompt_cache
 
-from headstart.engines.base import EngineFacts, Logits, SeqId, Step
+from headstart.engines.base import Logits, SeqId, Step
 from headstart.engines.checks import check_rows, check_steps
 from headstart.engines.mlx.ahead import Ahead, queue, read_ahead
-from headstart.engines.mlx.kinds import UnknownKind, converted, describe, leaves
-from headstart.engines.mlx.memory import limited_context, needs_of, set_limits
+from headstart.engines.mlx.facts import facts_of
+from headstart.engines.mlx.kinds import converted, leaves
+from headstart.engines.mlx.memory import (
+    TRIAL_TOKENS,
+    Needs,
+    at_least,
+    chunk_now,
+    limited_context,
+    needs_of,
+    peak_bytes,
+    set_limits,
+    usable_bytes,
+)
 from headstart.engines.mlx.options import MlxOptions
-from headstart.engines.mlx.packages import versions
-from headstart.engines.mlx.probe import MOST_TOGETHER, Proof, prove, prove_together
+from headstart.engines.mlx.probe import MOST_TOGETHER, prove, prove_together
 from headstart.engines.mlx.source import Loaded, load_model_directory
-from headstart.engines.mlx.states import RowStates, SnapshotStates
+from headstart.engines.mlx.states import RowStates, SnapshotStates, states_of
 from headstart.engines.mlx.together import read_together
 from headstart.errors import ConfigError, EngineError, EngineFull
 from headstart.prefix.block import RowBytes, StateLayout
 from headstart.prefix.tokens import TokenRun
 
 __all__ = ["MlxEngine", "load"]
-
-STATE_VERSION = "1"
-"""Raised whenever the meaning of a plane's or checkpoint's bytes changes."""
 
 
 @dataclass
@@ -72,19 +79,13 @@ class MlxEngine:
         self.max_sequences = options.max_sequences
         self._live: dict[SeqId, _Live] = {}
         self._next = 0
-        self.states, notes = self._describe()
-        needs = needs_of(
-            loaded.config,
-            weights=self._weights_bytes(),
-            row=self.states.row_bytes,
-            fixed=self.states.checkpoint_bytes,
-            sequences=options.max_sequences,
-        )
-        context, chunk, note = limited_context(options, loaded.config, needs)
+        self.states, notes = states_of(self._read_some, self._new_caches)
+        self._needs = self._measured_needs()
+        context, self._largest_step, note = limited_context(options, loaded.config, self._needs)
+        self._limit_bytes = usable_bytes(options)
         self.layout = StateLayout(
             self.states.planes, self.states.checkpoint_bytes, context, len(loaded.vocabulary.pieces)
         )
-        self.max_step_tokens = chunk
         self.joins = False
         proof = prove(self)
         if not proof.state_proved and isinstance(self.states, RowStates):
@@ -98,20 +99,30 @@ class MlxEngine:
         joint = prove_together(self, options.together)
         self.joins, self.batches_sequences = joint.joins, joint.mixes
         own = (note for note in (note, joint.note) if note)
-        self.facts = self._facts(proof, (*notes, *proof.notes, *own))
+        notes += (*proof.notes, *own)
+        most = self._largest_step
+        self.facts = facts_of(loaded, options, proof, states=self.states, most=most, notes=notes)
 
-    def _describe(self) -> tuple[RowStates | SnapshotStates, tuple[str, ...]]:
-        try:
-            kinds = describe(self._read_some, self._new_caches)
-            return RowStates(kinds, self._new_caches), ()
-        except UnknownKind as unknown:
-            caches = self._new_caches()
-            self._read_some(caches, 5)
-            states = SnapshotStates(self._new_caches, 0)
-            note = (
-                f"headstart does not know {unknown}, a kind of cache: whole states are kept, at message ends"
-            )
-            return SnapshotStates(self._new_caches, len(states.checkpoint(caches, 5))), (note,)
+    @property
+    def max_step_tokens(self) -> int:
+        """Fewer than at the start while memory is short."""
+        longest = max((live.position for live in self._live.values()), default=0)
+        free = self._limit_bytes - mx.get_active_memory()
+        return chunk_now(self._needs, longest, self._largest_step, free)
+
+    def _measured_needs(self) -> Needs:
+        """What the model's shape says, or more where a trial takes more."""
+        needs = needs_of(
+            self._loaded.config,
+            weights=self._weights_bytes(),
+            row=self.states.row_bytes,
+            fixed=self.states.checkpoint_bytes,
+            sequences=self._options.max_sequences,
+        )
+        caches = self._new_caches()
+        self._read_some(caches, TRIAL_TOKENS)
+        works = [peak_bytes(lambda: self._read_some(caches, TRIAL_TOKENS)) for _ in range(2)]
+        return at_least(needs, *works)
 
     def _new_caches(self) -> list[Any]:
         return converted(make_prompt_cache(self._model), self._options.kv_bits, self._options.kv_group)
@@ -175,7 +186,7 @@ class MlxEngine:
     def forward(self, steps: Sequence[Step]) -> list[Logits | None]:
         """Reads every step's tokens. Raises EngineFull or EngineError before any change; where MLX itself
         fails, EngineError with the sequence closed."""
-        check_steps(steps, self.position, self.layout, self.max_step_tokens)
+        check_steps(steps, self.position, self.layout, self._largest_step)
         answers = self._read_together([step for step in steps if self._can_join(step)])
         for step in steps:
             if step.seq in answers:
@@ -333,35 +344,6 @@ class MlxEngine:
                 raise EngineError("recurrent layers cannot go there without a checkpoint")
         elif self.layout.planes and len(checkpoint) != self.layout.checkpoint_bytes:
             raise EngineError(f"a checkpoint is {self.layout.checkpoint_bytes} bytes, not {len(checkpoint)}")
-
-    def _facts(self, proof: Proof, notes: tuple[str, ...]) -> EngineFacts:
-        loaded, options = self._loaded, self._options
-        bits = "model" if options.kv_bits is None else f"{options.kv_bits} in groups of {options.kv_group}"
-        parts = {
-            "weights": loaded.weights_digest,
-            "architecture": loaded.architecture,
-            "kv_type": bits,
-            "engine": " ".join(f"{name} {version}" for name, version in versions().items()),
-            "device": str(mx.default_device()),
-            "state_version": STATE_VERSION,
-            "state_kind": "rows" if isinstance(self.states, RowStates) else "snapshots",
-        }
-        if loaded.adapters:
-            parts["adapters"] = ", ".join(f"{one.digest} x {one.scale!r}" for one in loaded.adapters)
-        return EngineFacts(
-            engine="mlx",
-            model_name=loaded.model_name,
-            architecture=loaded.architecture,
-            parameters=loaded.parameters,
-            state_proved=proof.state_proved,
-            exact_repeat=proof.exact_repeat,
-            restore_equals_cold=proof.restore_equals_cold,
-            parts=parts,
-            chat_template=loaded.chat_template,
-            notes=notes,
-            adapters=loaded.adapters,
-            step_scores=self.max_step_tokens,
-        )
 
 
 def load(

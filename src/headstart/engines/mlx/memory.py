@@ -1,14 +1,14 @@
 """How much memory a model needs while it reads, and what is done so that it is never exceeded.
 
-Estimates, each an upper bound of what MLX takes: the weights; rows of all sequences, twice while a
-buffer grows; and what one chunk of prefill works with: scores of its attention, and a few copies of
-its activations.
+Upper bounds: the weights; rows of all sequences, twice while a buffer grows; and what one chunk of prefill
+works with: scores of its attention, and a few copies of its activations, or more where a trial at the start
+has taken more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import mlx.core as mx
@@ -17,7 +17,19 @@ import psutil
 from headstart.engines.mlx.options import MlxOptions
 from headstart.errors import ConfigError, ModelError
 
-__all__ = ["Needs", "chunk_tokens", "limited_context", "memory_limit_bytes", "needs_of", "set_limits"]
+__all__ = [
+    "TRIAL_TOKENS",
+    "Needs",
+    "at_least",
+    "chunk_now",
+    "chunk_tokens",
+    "limited_context",
+    "memory_limit_bytes",
+    "needs_of",
+    "peak_bytes",
+    "set_limits",
+    "usable_bytes",
+]
 
 HEADROOM = 0.9
 SMALLEST_CONTEXT = 512
@@ -25,6 +37,10 @@ SMALLEST_CHUNK = 16
 FALLBACK_CONTEXT = 4096
 ACTIVATIONS = 12
 """Copies of a chunk's widest activations that are alive at once, at most."""
+
+
+TRIAL_TOKENS = 64
+TRIAL_MARGIN = 1.5
 
 
 @dataclass(frozen=True)
@@ -66,6 +82,32 @@ def needs_of(config: Mapping[str, Any], *, weights: int, row: int, fixed: int, s
     )
 
 
+def at_least(needs: Needs, first_bytes: int, second_bytes: int) -> Needs:
+    """`needs`, raised to what trials took: TRIAL_TOKENS read after as many, and once more after these. The
+    second sees TRIAL_TOKENS more tokens before each of its own; that is all that parts them."""
+    more = max(0, second_bytes - first_bytes) if needs.row_bytes else 0
+    pair = max(needs.pair_bytes, int(TRIAL_MARGIN * more / TRIAL_TOKENS**2))
+    token = max(needs.token_bytes, int(TRIAL_MARGIN * first_bytes / TRIAL_TOKENS))
+    return replace(needs, token_bytes=token, pair_bytes=pair)
+
+
+def peak_bytes(work: Callable[[], None]) -> int:
+    """How much more memory MLX had in use while `work` was done than before it."""
+    before = int(mx.get_active_memory())
+    mx.reset_peak_memory()
+    work()
+    return int(mx.get_peak_memory()) - before
+
+
+def chunk_now(needs: Needs, longest: int, wanted: int, free_bytes: int) -> int:
+    """`wanted`, halved until a chunk that follows `longest` tokens works in `free_bytes`, though not below
+    SMALLEST_CHUNK: what little that takes is tried."""
+    chunk = wanted
+    while chunk > SMALLEST_CHUNK and needs.chunk_bytes(longest + chunk, chunk) > free_bytes:
+        chunk = max(SMALLEST_CHUNK, chunk // 2)
+    return chunk
+
+
 def chunk_tokens(needs: Needs, context: int, wanted: int, limit_bytes: int) -> int:
     """The largest chunk up to `wanted`, halved as often as needed, with which a prompt as long as the context
     is read within `limit_bytes`; 0 where not even the smallest can."""
@@ -84,7 +126,7 @@ def limited_context(
 
     Raises ConfigError where the context asked for does not fit, ModelError where no useful one does.
     """
-    limit = int((options.memory_bytes or memory_limit_bytes()) * HEADROOM)
+    limit = usable_bytes(options)
     text = {**config, **config.get("text_config", {})}
     trained = int(text.get("max_position_embeddings") or FALLBACK_CONTEXT)
     context = options.ctx_size or trained
@@ -127,11 +169,17 @@ def _longest(needs: Needs, most: int, wanted: int, limit: int) -> int:
     return low * 256
 
 
+def usable_bytes(options: MlxOptions) -> int:
+    """What is planned with: the limit, less a reserve."""
+    return int((options.memory_bytes or memory_limit_bytes()) * HEADROOM)
+
+
 def memory_limit_bytes() -> int:
-    """What may be used: the working set that Metal recommends, elsewhere the memory that is free now."""
+    """What may be used: the working set that Metal recommends, elsewhere the memory that is free now or in
+    use by MLX already."""
     if mx.metal.is_available():
         return int(mx.device_info()["max_recommended_working_set_size"])
-    return int(psutil.virtual_memory().available)
+    return int(psutil.virtual_memory().available) + int(mx.get_active_memory())
 
 
 def set_limits(options: MlxOptions) -> None:

@@ -10,11 +10,11 @@ from typing import Any
 import mlx.core as mx
 import numpy as np
 
-from headstart.engines.mlx.kinds import ArraysLeaf, RowsLeaf, leaves, replaced
+from headstart.engines.mlx.kinds import ArraysLeaf, RowsLeaf, UnknownKind, describe, leaves, replaced
 from headstart.errors import EngineError
 from headstart.prefix.block import Bytes, Plane, RowBytes
 
-__all__ = ["RowStates", "SnapshotStates"]
+__all__ = ["RowStates", "SnapshotStates", "states_of"]
 
 Make = Callable[[], list[Any]]
 _HEAD = struct.Struct("<qq")
@@ -225,3 +225,17 @@ class _Arrays:
         part = self._data[self._at : self._at + size]
         self._at += size
         return mx.array(part).view(dtype).reshape(shape) if size else mx.zeros(shape, dtype)
+
+
+def states_of(
+    read: Callable[[Sequence[Any], int], None], make: Make
+) -> tuple[RowStates | SnapshotStates, tuple[str, ...]]:
+    """How the caches that `make` makes are kept, and what there is to say of it. `read`: see `describe`."""
+    try:
+        return RowStates(describe(read, make), make), ()
+    except UnknownKind as unknown:
+        caches = make()
+        read(caches, 5)
+        size = len(SnapshotStates(make, 0).checkpoint(caches, 5))
+        note = f"headstart does not know {unknown}, a kind of cache: whole states are kept, at message ends"
+        return SnapshotStates(make, size), (note,)
