@@ -49,7 +49,9 @@ ALLOWED: dict[str, frozenset[str]] = {
 }
 
 # An engine knows the port and what engines share, never another engine.
-ENGINE = frozenset({"errors", "prefix.block", "prefix.tokens", "engines.base", "engines.digests"})
+ENGINE = frozenset(
+    {"errors", "prefix.block", "prefix.tokens", "engines.base", "engines.digests", "engines.fact_sheet"}
+)
 ALLOWED_ENGINES = {"engines.llamacpp": ENGINE, "engines.mlx": ENGINE}
 # Packages that may be missing: only their engine imports them, and its options and `packages` do not.
 ENGINE_PACKAGES = {"mlx": "engines.mlx", "mlx_lm": "engines.mlx", "llama_cpp": "engines.llamacpp"}

@@ -16,7 +16,7 @@ from headstart.errors import ConfigError
 if TYPE_CHECKING:
     from headstart.engines.mlx.options import MlxOptions
 
-__all__ = ["engine_for", "follows_another_rank", "load_draft_engine", "load_engine"]
+__all__ = ["engine_for", "engine_of_model", "follows_another_rank", "load_draft_engine", "load_engine"]
 
 TOY_CONTEXT_TOKENS = 4096
 KV_BITS = {"f16": None, "q8_0": 8, "q4_0": 4}
@@ -66,7 +66,12 @@ def engine_for(settings: Settings) -> str:
     for everything else: GGUF files, folders of them, the embedded model."""
     if settings.engine != "auto":
         return settings.engine
-    return "mlx" if _is_mlx_model(settings.model) else "llamacpp"
+    return engine_of_model(settings.model)
+
+
+def engine_of_model(model: str) -> str:
+    """The engine that runs the model these words name, as far as they and what lies there tell."""
+    return "mlx" if _is_mlx_model(model) else "llamacpp"
 
 
 def _is_mlx_model(model: str) -> bool:
