@@ -52,6 +52,7 @@ def load_draft_engine(settings: Settings, terminal: Terminal) -> Engine | None:
         lora=(),
         batching="exact",
         distributed=False,
+        sharding=None,
     )
     return load_engine(alone, terminal.progress)
 
@@ -130,6 +131,11 @@ def follows_another_rank(settings: Settings, progress: Callable[[int, int], None
     """Whether this process is a rank that does not serve; it has then done its work, and the first rank has
     ended. Raises ModelError, ConfigError."""
     if not settings.distributed:
+        if settings.sharding is not None:
+            raise ConfigError(
+                f"--sharding {settings.sharding} goes with --distributed, under mlx.launch: add that, or leave "
+                "it out"
+            )
         return False
     if engine_for(settings) != "mlx":
         raise ConfigError("--distributed is for MLX models: leave it out, or give an MLX model folder")
@@ -138,7 +144,7 @@ def follows_another_rank(settings: Settings, progress: Callable[[int, int], None
 
     if is_first():
         return False
-    follow_first(settings.model, options, progress)
+    follow_first(settings.model, options, settings.sharding, progress)
     return True
 
 
@@ -147,7 +153,7 @@ def _mlx(settings: Settings, progress: Callable[[int, int], None]) -> Engine:
     if settings.distributed:
         from headstart.engines.mlx.distributed import load_first
 
-        return load_first(settings.model, options, progress)
+        return load_first(settings.model, options, settings.sharding, progress)
     from headstart.engines.mlx.engine import load
 
     return load(settings.model, options, progress=progress)

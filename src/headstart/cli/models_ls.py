@@ -31,13 +31,13 @@ class Found:
 
 def ls(arguments: argparse.Namespace) -> int:
     found, missing = found_models()
+    if missing:
+        print(f"the hub cache was not looked at: {missing}", file=sys.stderr)
     if arguments.json:
         answer({"models": [asdict(one) for one in found]})
         return 0
     for line in _lines(found):
         print(line)
-    if missing:
-        print(f"the hub cache was not looked at: {missing}", file=sys.stderr)
     return 0
 
 
@@ -52,7 +52,7 @@ def _lines(found: Iterable[Found]) -> list[str]:
 
 
 def found_models() -> tuple[list[Found], str | None]:
-    """The embedded model and those in the hub cache; and why that could not be looked at, where it was not."""
+    """The embedded model and those in the hub cache; and why that was not looked at, where it was not."""
     found = list(_embedded())
     try:
         from huggingface_hub import scan_cache_dir
@@ -78,7 +78,7 @@ def _embedded() -> Iterator[Found]:
 
 
 def _in_repository(repository: Any) -> Iterator[Found]:
-    """Models of the revision that `main` names, which is what hf:... means; else of the newest one, by path."""
+    """Models of the revision that `main` names, which hf:... means; else of the newest one, by path."""
     by_name = [one for one in repository.revisions if "main" in one.refs]
     revision = by_name[0] if by_name else max(repository.revisions, key=lambda one: one.last_modified)
     root = Path(revision.snapshot_path)

@@ -143,8 +143,8 @@ what the lines mean:
   state          what a token leaves in the cache, and what a sequence has whatever its length
   MTP heads      multi-token-prediction heads: whether the files have them, and whether they can be used
 
-Nothing is loaded or fetched: hf:... is looked up in the hub cache. With mlx-lm installed its model class is made
-without numbers, so that sizes are exact; without it, an MLX folder's state is not known.
+Nothing is loaded or fetched: hf:... is looked up in the hub cache. With mlx-lm installed its model class is
+made without numbers, so that sizes are exact; without it, an MLX folder's state is not known.
 """
 
 

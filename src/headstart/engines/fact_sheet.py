@@ -9,11 +9,7 @@ from typing import Any
 
 __all__ = ["FactSheet", "Kind", "LayerKind", "PredictionHeads", "StateSize", "resumes_at", "ships"]
 
-CHECKPOINTS = (
-    "checkpoints: message starts and ends, every divergence seen before, a grid between; any token of a "
-    "sequence that still lives"
-)
-
+CHECKPOINTS = "checkpoints: message starts and ends, every divergence seen before, a grid between"
 INSTEAD = "--speculate ngram or draft works"
 
 
@@ -68,7 +64,7 @@ class PredictionHeads:
 
 @dataclass(frozen=True)
 class FactSheet:
-    """`model`: the words that name it; `path`: its folder or first file. `nbytes`: size of the weights on disk.
+    """`model`: the words that name it; `path`: its folder or first file. `nbytes`: of its files of weights.
     `bits_per_weight`: of all of them. `heads`, `kv_heads`, `head_width`: of attention layers, the most
     where layers differ; None where the model has none. `layer_kinds` may count fewer than `layers` (layers
     that leave nothing behind) or more (two kinds in one layer). None anywhere else: not said in the files.

@@ -76,9 +76,12 @@ def fact_sheet(source: str) -> FactSheet:
 def sheet_of(source: str, files: ModelFiles, header: GgufHeader) -> FactSheet:
     """The sheet of a model whose first header is `header`, with the tensors of all its files."""
     about = _About(header)
-    if not about.architecture or not header.tensors:
-        kind = header.keys.get("general.type", "file without tensors or architecture")
-        raise ModelError(f"{files.first} is no language model: a GGUF {kind}")
+    made_for = str(header.keys.get("general.type", "model"))
+    if made_for != "model" or not about.layers or not header.tensors:
+        what = made_for if made_for != "model" else "without layers"
+        raise ModelError(
+            f"{files.first} is no language model, but a GGUF file ({what}): name that of a model"
+        )
     kinds = about.layer_kinds()
     count = sum(tensor.count for tensor in header.tensors)
     heads = about.most("attention.head_count")

@@ -24,8 +24,8 @@ DECLARED = (
     "mtp_num_layers",
 )
 """What configs of several families call their number."""
-PART = re.compile(r"(?:^|\.)(?:mtp|nextn)\w*(?:\.|$)")
-NUMBERED = re.compile(r"(?:^|\.)(?:mtp|nextn)\w*\.(?:layers\.)?(?P<number>\d+)(?:\.|$)")
+PART = re.compile(r"(?:^|\.)(?:mtp|nextn)(?:_\w+)?(?:\.|$)")
+NUMBERED = re.compile(r"(?:^|\.)(?:mtp|nextn)(?:_\w+)?\.(?:layers\.)?(?P<number>\d+)(?:\.|$)")
 LAYER = re.compile(r"^(?:language_model\.)?(?:model\.)?(?:language_model\.)?layers\.(?P<number>\d+)\.")
 
 

@@ -81,7 +81,7 @@ def fact_sheet(source: str) -> FactSheet:
         / max(1, _parameters(tensors, config)),
         layers=_number(text, "num_hidden_layers", "n_layers"),
         hidden_width=_number(text, "hidden_size", "d_model"),
-        heads=heads,
+        heads=heads if attends else None,
         kv_heads=(_number(text, "num_key_value_heads") or heads) if attends else None,
         head_width=_head_width(text, heads) if attends else None,
         context_tokens=_number(text, "max_position_embeddings", "max_seq_len", "n_positions"),
