@@ -133,8 +133,8 @@ def follows_another_rank(settings: Settings, progress: Callable[[int, int], None
     if not settings.distributed:
         if settings.sharding is not None:
             raise ConfigError(
-                f"--sharding {settings.sharding} goes with --distributed, under mlx.launch: add that, or leave "
-                "it out"
+                f"--sharding {settings.sharding} goes with --distributed, under mlx.launch: add that, "
+                "or leave it out"
             )
         return False
     if engine_for(settings) != "mlx":

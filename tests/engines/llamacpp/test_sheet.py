@@ -132,6 +132,13 @@ def test_kinds_by_tensors_and_keys(kinds: tuple[LayerKind, ...], expected: str) 
     assert ", ".join(one.words for one in kinds) == expected
 
 
+def test_more_layers_than_can_be() -> None:
+    about: dict[str, Value] = {"general.architecture": "llama", "llama.block_count": 2**32 - 1}
+    header = GgufHeader(about, {}, (GgufTensor("blk.0.attn_k.weight", "f16", 64, 128),))
+    with pytest.raises(ModelError, match="has 4,294,967,295 layers by its header"):
+        sheet_of("m", ModelFiles((Path(__file__),)), header)
+
+
 def test_a_file_that_ends_early(tiny_llama: Path, tmp_path: Path) -> None:
     path = Path(shutil.copy(tiny_llama, tmp_path / "cut.gguf"))
     os.truncate(path, path.stat().st_size - 1000)

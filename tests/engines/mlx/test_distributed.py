@@ -53,9 +53,7 @@ def test_what_is_taken_where_nothing_is_said(mlx_model: MlxModels) -> None:
 
 
 def test_what_cannot_be_divided_so(mlx_model: MlxModels) -> None:
-    with pytest.raises(
-        ModelError, match=r"no pipeline sharding for a model of type llama: --sharding tensor"
-    ):
+    with pytest.raises(ModelError, match=r"no pipeline sharding .* of type llama: --sharding tensor works"):
         divided(mlx_model, "llama", "pipeline", 0, 2)
     with pytest.raises(ModelError, match=r"no tensor sharding .* qwen3_next: --sharding pipeline works"):
         divided(mlx_model, "qwen3_next", "tensor", 0, 2)

@@ -182,7 +182,10 @@ def test_odd_configs_are_no_accident(mlx_model: MlxModels, tmp_path: Path, value
     folder = changed(
         mlx_model("llama"), tmp_path / "model", **dict.fromkeys(keys, value), layer_types=[1, {}]
     )
-    assert fact_sheet(str(folder)).notes[0].startswith("headstart cannot serve it: ")
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": [value], "eos_token": value}))
+    found = fact_sheet(str(folder))
+    assert found.notes[0].startswith("headstart cannot serve it: ")
+    assert found.chat_template is None
 
 
 def test_a_type_that_mlx_lm_does_not_know(mlx_model: MlxModels, tmp_path: Path) -> None:

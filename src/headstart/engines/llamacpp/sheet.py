@@ -56,6 +56,8 @@ first is. Of others a window counts only where a pattern is in the header."""
 CHUNKED, CHUNK_TOKENS = "llama4", 8192
 """The architecture with chunks in place of windows, and their size in llama.cpp, whatever the header says."""
 HALF_BYTES, FLOAT_BYTES = 2, 4
+MOST_LAYERS = 512
+"""LLAMA_MAX_LAYERS."""
 SOURCE = "the header, for keys and values in f16"
 FILE_TYPES: Mapping[int, str] = {
     value: name.removeprefix("LLAMA_FTYPE_").removeprefix("MOSTLY_")
@@ -81,6 +83,11 @@ def sheet_of(source: str, files: ModelFiles, header: GgufHeader) -> FactSheet:
         what = made_for if made_for != "model" else "without layers"
         raise ModelError(
             f"{files.first} is no language model, but a GGUF file ({what}): name that of a model"
+        )
+    if about.layers > MOST_LAYERS:
+        raise ModelError(
+            f"{files.first} has {about.layers:,} layers by its header, and llama.cpp takes {MOST_LAYERS}: "
+            "it is damaged; fetch the model again"
         )
     kinds = about.layer_kinds()
     count = sum(tensor.count for tensor in header.tensors)

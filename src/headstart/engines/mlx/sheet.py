@@ -60,7 +60,8 @@ def fact_sheet(source: str) -> FactSheet:
     config = read_config(directory)
     files = weight_files(directory)
     tensors = {name: tensor for path in files for name, tensor in read_tensors(path).items()}
-    text = {**config, **(config.get("text_config") or {})}
+    nested = config.get("text_config")
+    text = {**config, **(nested if isinstance(nested, dict) else {})}
     shape = _shape(directory, config, text, tensors)
     nbytes = sum(path.stat().st_size for path in files)
     heads = _number(text, "num_attention_heads", "n_heads", "num_heads")
@@ -103,10 +104,10 @@ def _shape(
     if missing is not None:
         why = f"the size of the state is not known: {missing} is not installed (pip install 'headstart[mlx]')"
     else:
-        import_mlx()
-        from headstart.engines.mlx.measured import measured
-
         try:
+            import_mlx()
+            from headstart.engines.mlx.measured import measured
+
             return measured(directory, str(config["model_type"]))
         except ModelError as error:
             why = f"headstart cannot serve it: {error}"

@@ -23,7 +23,7 @@ def read_chat_template(directory: Path) -> str | None:
     if found is None and (directory / "chat_template.json").is_file():
         found = read_json(directory / "chat_template.json").get("chat_template")
     if isinstance(found, list):
-        named = {entry["name"]: entry["template"] for entry in found}
+        named = {one.get("name"): one.get("template") for one in found if isinstance(one, dict)}
         found = named.get("default", next(iter(named.values()), None))
     return found if isinstance(found, str) else None
 
