@@ -50,7 +50,15 @@ ALLOWED: dict[str, frozenset[str]] = {
 
 # An engine knows the port and what engines share, never another engine.
 ENGINE = frozenset(
-    {"errors", "prefix.block", "prefix.tokens", "engines.base", "engines.checks", "engines.digests"}
+    {
+        "errors",
+        "prefix.block",
+        "prefix.tokens",
+        "engines.base",
+        "engines.checks",
+        "engines.digests",
+        "engines.fact_sheet",
+    }
 )
 ALLOWED_ENGINES = {"engines.llamacpp": ENGINE, "engines.mlx": ENGINE}
 # Packages that may be missing: only their engine imports them, and its options and `packages` do not.

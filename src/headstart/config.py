@@ -332,6 +332,14 @@ class Settings:
         "model. The first one serves.",
         shown="off",
     )
+    sharding: str | None = option(
+        None,
+        one_of("tensor", "pipeline"),
+        "engine",
+        "With --distributed: a part of every layer for each rank (tensor), or some whole layers (pipeline).",
+        metavar="tensor|pipeline",
+        shown="tensor where the model can",
+    )
 
     def __post_init__(self) -> None:
         if not self.api_keys and not is_loopback(self.host):

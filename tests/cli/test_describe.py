@@ -39,7 +39,9 @@ def test_a_model_is_called_by_its_file(model: str, name: str) -> None:
 def test_lines_name_what_matters() -> None:
     settings = Settings(engine="toy", ram_cache_bytes=1 << 20)
     shown = describe_model(settings, ENGINE, 2.0)
-    assert f"context 4,096 tokens, read {ENGINE.max_step_tokens} at a time, loaded in 2.0 s" in shown
+    assert (
+        f"context 4,096 tokens, read {min(512, ENGINE.max_step_tokens):,} at a time, loaded in 2.0 s" in shown
+    )
     assert "read 40 at a time" in describe_model(Settings(engine="toy", prefill_chunk=40), ENGINE, 2.0)
     rows = (1 << 20) // ENGINE.layout.row_bytes
     assert f"1.0 MB of memory, about {rows:,} tokens" in describe_cache(settings, ENGINE)

@@ -10,7 +10,7 @@ from typing import Any
 import huggingface_hub
 import pytest
 
-from headstart.cli.engines import engine_for, load_engine
+from headstart.cli.engines import engine_for, follows_another_rank, load_engine
 from headstart.config import Settings, resolve
 from headstart.errors import ConfigError, ModelError
 from headstart.options import ScaledFile
@@ -133,3 +133,11 @@ def test_an_adapter_over_several_ranks_is_refused(tmp_path: Path) -> None:
     )
     with pytest.raises(ConfigError, match="--lora cannot be used with --distributed"):
         load_engine(settings, lambda done, total: None)
+
+
+def test_sharding_goes_with_distributed() -> None:
+    with pytest.raises(ConfigError, match="--sharding pipeline goes with --distributed"):
+        follows_another_rank(resolve({"sharding": "pipeline"}, {}), nothing)
+    with pytest.raises(ConfigError, match=r"--sharding 'both': .*tensor"):
+        resolve({"sharding": "both", "distributed": True}, {})
+    assert not follows_another_rank(resolve({}, {}), nothing)

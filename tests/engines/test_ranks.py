@@ -74,7 +74,7 @@ class Refusing(ToyEngine):
 
 
 @contextmanager
-def ranks(*engines: ToyEngine) -> Iterator[FirstRank]:
+def ranks(*engines: ToyEngine, sharding: str = "tensor") -> Iterator[FirstRank]:
     """Engines of any layouts as the shards of one: each reads the same tokens."""
     threads = Threads(len(engines))
     others = [
@@ -84,7 +84,7 @@ def ranks(*engines: ToyEngine) -> Iterator[FirstRank]:
     ]
     for other in others:
         other.start()
-    first = FirstRank(engines[0], End(threads, 0))
+    first = FirstRank(engines[0], End(threads, 0), sharding)
     try:
         yield first
     finally:
@@ -235,3 +235,13 @@ def test_ranks_of_different_models_are_refused() -> None:
     for one in both:
         one.join()
     assert len(problems) == 2 and "start all of them alike" in problems[0]
+
+
+def test_how_the_model_is_divided_is_part_of_what_state_belongs_to() -> None:
+    """Shards of one layout may still hold other numbers."""
+    parts = []
+    for sharding in ("tensor", "pipeline"):
+        with ranks(*shards("tensor"), sharding=sharding) as first:
+            parts.append(first.facts.parts)
+    assert parts[0]["ranks"].startswith("2 by tensor, ")
+    assert parts[1] == {**parts[0], "ranks": parts[0]["ranks"].replace("tensor", "pipeline")}

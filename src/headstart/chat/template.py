@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from jinja2 import TemplateError, TemplateSyntaxError, nodes
+from jinja2 import TemplateError, TemplateSyntaxError, meta, nodes
 from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension
 from jinja2.parser import Parser
@@ -157,7 +157,12 @@ class ChatTemplate:
             raise ModelError(
                 f"the chat template cannot be compiled: {error}. Give another one with --chat-template."
             ) from error
+        self._environment = environment
         self._forms = _probe_forms(self._render_prepared, source)
+
+    def asks_for(self) -> frozenset[str]:
+        """Names that the template takes from outside: of these, chat_template_kwargs can set some."""
+        return frozenset(meta.find_undeclared_variables(self._environment.parse(self.source))) - {_TICK}
 
     @property
     def fingerprint(self) -> bytes:

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from headstart import __version__
-from headstart.cli import accept, cache, serve
+from headstart.cli import accept, cache, models, serve
 from headstart.errors import ConfigError, HeadstartError
 from headstart.options import suggestion
 
-COMMANDS = {"serve": serve, "accept": accept, "cache": cache}
+COMMANDS = {"serve": serve, "models": models, "accept": accept, "cache": cache}
 
 DESCRIPTION = """\
 headstart: an LLM server that never reads a prompt token twice.
@@ -28,6 +28,7 @@ examples:
   headstart serve                                the embedded model on http://127.0.0.1:8000
   headstart serve --model ~/models/qwen3.gguf    a model of yours
   headstart serve --help                         every setting, with units and defaults
+  headstart models show ~/models/qwen3.gguf      what a model is, before it is loaded
   headstart cache ls                             what is stored on disk
 """
 

@@ -16,7 +16,7 @@ from headstart.errors import ConfigError
 if TYPE_CHECKING:
     from headstart.engines.mlx.options import MlxOptions
 
-__all__ = ["engine_for", "follows_another_rank", "load_draft_engine", "load_engine"]
+__all__ = ["engine_for", "engine_of_model", "follows_another_rank", "load_draft_engine", "load_engine"]
 
 TOY_CONTEXT_TOKENS = 4096
 KV_BITS = {"f16": None, "q8_0": 8, "q4_0": 4}
@@ -52,6 +52,7 @@ def load_draft_engine(settings: Settings, terminal: Terminal) -> Engine | None:
         lora=(),
         batching="exact",
         distributed=False,
+        sharding=None,
     )
     return load_engine(alone, terminal.progress)
 
@@ -66,7 +67,12 @@ def engine_for(settings: Settings) -> str:
     for everything else: GGUF files, folders of them, the embedded model."""
     if settings.engine != "auto":
         return settings.engine
-    return "mlx" if _is_mlx_model(settings.model) else "llamacpp"
+    return engine_of_model(settings.model)
+
+
+def engine_of_model(model: str) -> str:
+    """The engine that runs the model these words name, as far as they and what lies there tell."""
+    return "mlx" if _is_mlx_model(model) else "llamacpp"
 
 
 def _is_mlx_model(model: str) -> bool:
@@ -125,6 +131,11 @@ def follows_another_rank(settings: Settings, progress: Callable[[int, int], None
     """Whether this process is a rank that does not serve; it has then done its work, and the first rank has
     ended. Raises ModelError, ConfigError."""
     if not settings.distributed:
+        if settings.sharding is not None:
+            raise ConfigError(
+                f"--sharding {settings.sharding} goes with --distributed, under mlx.launch: add that, "
+                "or leave it out"
+            )
         return False
     if engine_for(settings) != "mlx":
         raise ConfigError("--distributed is for MLX models: leave it out, or give an MLX model folder")
@@ -133,7 +144,7 @@ def follows_another_rank(settings: Settings, progress: Callable[[int, int], None
 
     if is_first():
         return False
-    follow_first(settings.model, options, progress)
+    follow_first(settings.model, options, settings.sharding, progress)
     return True
 
 
@@ -142,7 +153,7 @@ def _mlx(settings: Settings, progress: Callable[[int, int], None]) -> Engine:
     if settings.distributed:
         from headstart.engines.mlx.distributed import load_first
 
-        return load_first(settings.model, options, progress)
+        return load_first(settings.model, options, settings.sharding, progress)
     from headstart.engines.mlx.engine import load
 
     return load(settings.model, options, progress=progress)

@@ -241,7 +241,7 @@ def test_a_repository_comes_from_the_hub_cache(mlx_model: MlxModels, tmp_path: P
     )
     first, second, third = done.stdout.strip().split("\n", 2)
     assert first == "owner/tiny"
-    assert "no such repository in the hub cache of this machine; --model hf:owner/other fetches it" in second
+    assert "no such repository in the hub cache of this machine; headstart serve --model hf:" in second
     assert "owner/other cannot be fetched from the hub" in third
 
 

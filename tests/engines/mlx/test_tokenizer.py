@@ -15,7 +15,8 @@ from headstart.engines.base import Vocabulary
 from headstart.engines.llamacpp.binding import Model
 from headstart.engines.llamacpp.vocabulary import read_vocabulary
 from headstart.engines.llamacpp.vocabulary import tokenize as llama_tokenize
-from headstart.engines.mlx.tokenizer import Tokenize, read_chat_template, read_tokenizer
+from headstart.engines.mlx.templates import read_chat_template
+from headstart.engines.mlx.tokenizer import Tokenize, read_tokenizer
 from headstart.errors import ModelError
 from tests.fixtures.mlx_models import VOCABULARY, MlxModels
 

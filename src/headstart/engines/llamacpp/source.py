@@ -35,14 +35,14 @@ class ModelFiles:
         return sum(path.stat().st_size for path in self.paths)
 
 
-def resolve(source: str) -> ModelFiles:
+def resolve(source: str, *, fetch: bool = True) -> ModelFiles:
     """The files behind `source`: a path to a .gguf or to a folder with one model, `embedded`, or
-    `hf:owner/repository/file.gguf`. Raises ModelError where there are none, ConfigError where the
-    words cannot be understood."""
+    `hf:owner/repository/file.gguf`, which is downloaded where it is not there yet, unless `fetch` says
+    otherwise. Raises ModelError where there are none, ConfigError where the words cannot be understood."""
     if source == EMBEDDED:
         return _checked(_embedded())
     if source.startswith(HUB_PREFIX):
-        return _checked(_from_hub(source))
+        return _checked(_from_hub(source, fetch=fetch))
     path = Path(source).expanduser()
     if path.is_dir():
         path = _only_model_in(path)
@@ -106,7 +106,7 @@ def _embedded() -> Path:
     return found[0]
 
 
-def _from_hub(source: str) -> Path:
+def _from_hub(source: str, *, fetch: bool) -> Path:
     words = source.removeprefix(HUB_PREFIX).split("/")
     if len(words) < 3 or not all(words):
         raise ConfigError(f"{source} is not hf:owner/repository/file.gguf")
@@ -116,8 +116,16 @@ def _from_hub(source: str) -> Path:
         raise ModelError("huggingface-hub is not installed: pip install 'headstart[hub]'") from None
     repository, name = "/".join(words[:2]), Path(*words[2:])
     try:
-        parts = [huggingface_hub.hf_hub_download(repository, part.as_posix()) for part in _parts(name)]
+        parts = [
+            huggingface_hub.hf_hub_download(repository, part.as_posix(), local_files_only=not fetch)
+            for part in _parts(name)
+        ]
     except (OSError, ValueError) as error:
+        if not fetch:
+            raise ModelError(
+                f"{source} is not in the hub cache of this machine; "
+                f"headstart serve --model {source} fetches it"
+            ) from None
         raise ModelError(f"{source} cannot be fetched: {error}") from error
     return Path(parts[0]).with_name(name.name)
 

@@ -181,18 +181,19 @@ class Shard:
 
 
 class FirstRank:
-    """The Engine port over all ranks, on the first; see `engines.base.Engine`. `local`: its own shard."""
+    """The Engine port over all ranks, on the first; see `engines.base.Engine`. `local`: its own shard.
+    `sharding`: what of the model each rank has, in a word; state of another word is not used."""
 
     shares_rows = False
 
-    def __init__(self, local: Engine, wire: Wire) -> None:
+    def __init__(self, local: Engine, wire: Wire, sharding: str = "tensor") -> None:
         self._wire = wire
         self._shard = Shard(local, wire)
         layouts = self._shard.layouts
         self.layout = _joined(layouts)
         self.vocabulary: Vocabulary = local.vocabulary
         shards = hashlib.sha256(json.dumps([asdict(layout) for layout in layouts]).encode()).hexdigest()
-        parts = {**local.facts.parts, "ranks": f"{wire.size}, {shards[:32]}"}
+        parts = {**local.facts.parts, "ranks": f"{wire.size} by {sharding}, {shards[:32]}"}
         self.facts: EngineFacts = replace(local.facts, parts=parts)
         self.max_sequences = self._shard.max_sequences
         self.max_step_tokens = self._shard.max_step_tokens

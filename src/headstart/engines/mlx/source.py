@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,18 +15,14 @@ from mlx_lm.utils import get_total_parameters, load_model
 from headstart.engines.base import AdapterFacts, Vocabulary
 from headstart.engines.digests import content_digest, identity, remembered
 from headstart.engines.mlx.adapter import apply_adapter
+from headstart.engines.mlx.folder import CONFIGS, find_folder, read_config
 from headstart.engines.mlx.options import MlxOptions
-from headstart.engines.mlx.tokenizer import Tokenize, read_chat_template, read_tokenizer
-from headstart.engines.mlx.weights import read_json, weight_files
-from headstart.errors import ConfigError, ModelError
+from headstart.engines.mlx.templates import read_chat_template
+from headstart.engines.mlx.tokenizer import Tokenize, read_tokenizer
+from headstart.engines.mlx.weights import weight_files
+from headstart.errors import ModelError
 
-__all__ = ["Loaded", "load_model_directory"]
-
-HUB_PREFIX = "hf:"
-REPOSITORY = re.compile(r"^[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*$")
-FILES = ["*.json", "model*.safetensors", "*.jinja"]
-CONFIGS = ("config.json", "hf_quant_config.json")
-"""Besides the weights, what makes a model compute as it does."""
+__all__ = ["Loaded", "load_lazily", "load_model_directory", "vocab_size"]
 
 Progress = Callable[[int, int], None]
 
@@ -68,8 +63,8 @@ def load_model_directory(
     Raises ModelError, with what to do, where the model or its adapter cannot be used; ConfigError where
     the words of `path` cannot be understood.
     """
-    directory, name = _find(str(path))
-    architecture = _check_config(directory)
+    directory, name = find_folder(str(path))
+    architecture = read_config(directory)["model_type"]
     weights = weight_files(directory)
     paths = (*weights, *(directory / part for part in CONFIGS if (directory / part).is_file()))
     before = identity(paths)
@@ -78,8 +73,7 @@ def load_model_directory(
     if prepare is not None:
         prepare(model)
     parameters = int(get_total_parameters(model))
-    vocab_size = _vocab_size(model, directory)
-    vocabulary, tokenize = read_tokenizer(directory, config, vocab_size)
+    vocabulary, tokenize = read_tokenizer(directory, config, vocab_size(model, directory))
     adapters: tuple[AdapterFacts, ...] = ()
     if options.adapter is not None:
         adapters = (apply_adapter(model, options.adapter, options.digest_memo),)
@@ -102,66 +96,9 @@ def load_model_directory(
     )
 
 
-def _find(source: str) -> tuple[Path, str]:
-    """The folder behind `source`, and the model's name."""
-    if source == "embedded":
-        raise ModelError(
-            "the embedded model is a GGUF file, which mlx-lm cannot run: use --engine llamacpp, or name an "
-            "MLX model folder with --model"
-        )
-    path = Path(source).expanduser()
-    if path.is_dir():
-        return path, path.resolve().name
-    if path.is_file():
-        if path.suffix == ".gguf" or path.read_bytes()[:4] == b"GGUF":
-            raise ModelError(f"{path} is a GGUF file, which mlx-lm cannot run: use --engine llamacpp")
-        raise ModelError(
-            f"{path} is a file; an MLX model is a folder with config.json and model*.safetensors"
-        )
-    repository = source.removeprefix(HUB_PREFIX)
-    if REPOSITORY.match(repository):
-        return _from_hub(repository, fetch=source.startswith(HUB_PREFIX)), repository
-    if source.startswith(HUB_PREFIX):
-        raise ConfigError(f"{source} is not hf:owner/repository, which names an MLX model on the hub")
-    raise ModelError(f"there is no model at {path}")
-
-
-def _from_hub(repository: str, *, fetch: bool) -> Path:
-    from huggingface_hub import snapshot_download
-
-    try:
-        found = snapshot_download(repository, local_files_only=not fetch, allow_patterns=FILES)
-    except (OSError, ValueError) as error:
-        if fetch:
-            raise ModelError(f"{repository} cannot be fetched from the hub: {error}") from error
-        raise ModelError(
-            f"there is no folder {repository}, and no such repository in the hub cache of this machine; "
-            f"--model hf:{repository} fetches it"
-        ) from None
-    return Path(found)
-
-
-def _check_config(directory: Path) -> str:
-    """The model type that config.json names. Raises ModelError where there is none."""
-    path = directory / "config.json"
-    if not path.is_file():
-        if any(directory.glob("*.gguf")):
-            raise ModelError(
-                f"{directory} holds a GGUF model, which mlx-lm cannot run: use --engine llamacpp"
-            )
-        raise ModelError(
-            f"{directory} has no config.json: expected an MLX model folder (config.json, model*.safetensors, "
-            "tokenizer.json)"
-        )
-    config = read_json(path)
-    if not isinstance(config.get("model_type"), str):
-        raise ModelError(f"{path} has no model_type; expected the config.json of a language model")
-    if "model_file" in config:
-        raise ModelError(
-            f"{directory} brings Python code of its own ({config['model_file']!r}), which headstart does not "
-            "run. Use a model that mlx-lm knows."
-        )
-    return str(config["model_type"])
+def load_lazily(directory: Path, architecture: str) -> Any:
+    """The model in `directory`, which is whole, with none of its weights read yet. Raises ModelError."""
+    return _load(directory, architecture, lazy=True)[0]
 
 
 def _load(directory: Path, architecture: str, *, lazy: bool) -> tuple[Any, dict[str, Any]]:
@@ -188,8 +125,8 @@ def _load(directory: Path, architecture: str, *, lazy: bool) -> tuple[Any, dict[
     return model, config
 
 
-def _vocab_size(model: Any, directory: Path) -> int:
-    """How long the logits are: the shape of an answer that is never computed."""
+def vocab_size(model: Any, directory: Path) -> int:
+    """How long the logits are: the shape of an answer that is never computed. Raises ModelError."""
     try:
         return int(model(mx.array([[0]]), cache=make_prompt_cache(model)).shape[-1])
     except (ValueError, KeyError, TypeError, AttributeError, RuntimeError, IndexError) as error:

@@ -12,11 +12,12 @@ from tokenizers import Tokenizer
 
 from headstart.engines.base import Vocabulary
 from headstart.engines.mlx.pieces import piece_bytes
+from headstart.engines.mlx.templates import read_tokenizer_config
 from headstart.engines.mlx.weights import read_json
 from headstart.errors import ModelError
 from headstart.prefix.tokens import TokenRun
 
-__all__ = ["Tokenize", "read_chat_template", "read_tokenizer"]
+__all__ = ["Tokenize", "read_tokenizer"]
 
 TOKENIZER = "tokenizer.json"
 
@@ -54,7 +55,7 @@ def read_tokenizer(
 
     Raises ModelError where there is no tokenizer.json or its pieces cannot be turned into bytes.
     """
-    content, about = _read(directory, vocab_size), _about(directory)
+    content, about = _read(directory, vocab_size), read_tokenizer_config(directory)
     ids = {token["content"]: token["id"] for token in content.get("added_tokens", [])}
     ids = {**_plain_ids(content), **ids}
     bos = _token(about, "bos_token", ids)
@@ -83,23 +84,6 @@ def read_tokenizer(
     return vocabulary, tokenize
 
 
-def read_chat_template(directory: Path) -> str | None:
-    """The chat template: chat_template.jinja, else that of tokenizer_config.json or chat_template.json."""
-    jinja = directory / "chat_template.jinja"
-    if jinja.is_file():
-        try:
-            return jinja.read_text(encoding="utf-8")
-        except (OSError, ValueError) as error:
-            raise ModelError(f"{jinja} cannot be read: {error}") from None
-    found = _about(directory).get("chat_template")
-    if found is None and (directory / "chat_template.json").is_file():
-        found = read_json(directory / "chat_template.json").get("chat_template")
-    if isinstance(found, list):
-        named = {entry["name"]: entry["template"] for entry in found}
-        found = named.get("default", next(iter(named.values()), None))
-    return found if isinstance(found, str) else None
-
-
 def _read(directory: Path, vocab_size: int) -> dict[str, Any]:
     """tokenizer.json without added tokens that the model has no embedding for: they stay text."""
     path = directory / TOKENIZER
@@ -115,11 +99,6 @@ def _read(directory: Path, vocab_size: int) -> dict[str, Any]:
         token for token in content.get("added_tokens") or [] if token["id"] < vocab_size
     ]
     return content
-
-
-def _about(directory: Path) -> dict[str, Any]:
-    path = directory / "tokenizer_config.json"
-    return read_json(path) if path.is_file() else {}
 
 
 def _plain_ids(content: Mapping[str, Any]) -> dict[str, int]:

@@ -11,12 +11,13 @@ import json
 import re
 import struct
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from headstart.errors import ModelError
 
-__all__ = ["check_safetensors", "read_json", "weight_files"]
+__all__ = ["StoredTensor", "check_safetensors", "read_json", "read_tensors", "weight_files"]
 
 INDEX = "model.safetensors.index.json"
 PATTERN = "model*.safetensors"
@@ -24,6 +25,15 @@ PART = re.compile(r"^(?P<stem>.+)-(?P<part>\d{5})-of-(?P<parts>\d{5})\.safetenso
 LARGEST_HEADER = 100_000_000
 LFS_POINTER = b"version https://git-lfs"
 AGAIN = "fetch the model again"
+
+
+@dataclass(frozen=True)
+class StoredTensor:
+    """What a header says of a tensor. `dtype` as safetensors spells it: "BF16", "U32"."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    nbytes: int
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -54,6 +64,11 @@ def weight_files(directory: Path) -> tuple[Path, ...]:
 
 def check_safetensors(path: Path) -> frozenset[str]:
     """The names of the tensors in `path`. Raises ModelError where the file is not whole."""
+    return frozenset(read_tensors(path))
+
+
+def read_tensors(path: Path) -> dict[str, StoredTensor]:
+    """The tensors in `path` by name, from its header. Raises ModelError where the file is not whole."""
     try:
         size = path.stat().st_size
         with path.open("rb") as file:
@@ -69,16 +84,22 @@ def check_safetensors(path: Path) -> frozenset[str]:
         raise ModelError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def _tensors(path: Path, header: bytes, nbytes: int) -> frozenset[str]:
+def _tensors(path: Path, header: bytes, nbytes: int) -> dict[str, StoredTensor]:
     try:
         entries = {name: entry for name, entry in json.loads(header).items() if name != "__metadata__"}
         expected = max((int(entry["data_offsets"][1]) for entry in entries.values()), default=0)
+        found = {name: _stored(entry) for name, entry in entries.items()}
     except (ValueError, KeyError, TypeError, AttributeError, IndexError):
         raise ModelError(f"the header of {path} is damaged; {AGAIN}") from None
     if nbytes != expected:
         what = "is cut short" if nbytes < expected else "has more than its header says"
         raise ModelError(f"{path} {what}: {nbytes:,} bytes of tensors, expected {expected:,}; {AGAIN}")
-    return frozenset(entries)
+    return found
+
+
+def _stored(entry: Mapping[str, Any]) -> StoredTensor:
+    start, stop = entry["data_offsets"]
+    return StoredTensor(str(entry["dtype"]), tuple(int(n) for n in entry["shape"]), int(stop) - int(start))
 
 
 def _index(directory: Path) -> dict[str, str]:
