@@ -38,11 +38,11 @@ def test_a_model_is_called_by_its_file(model: str, name: str) -> None:
 
 def test_lines_name_what_matters() -> None:
     settings = Settings(engine="toy", ram_cache_bytes=1 << 20)
+    chunk = min(settings.prefill_chunk, ENGINE.max_step_tokens)
     shown = describe_model(settings, ENGINE, 2.0)
-    assert (
-        f"context 4,096 tokens, read {min(512, ENGINE.max_step_tokens):,} at a time, loaded in 2.0 s" in shown
-    )
-    assert "read 40 at a time" in describe_model(Settings(engine="toy", prefill_chunk=40), ENGINE, 2.0)
+    assert f"context 4,096 tokens, read {chunk:,} at a time, loaded in 2.0 s" in shown
+    smaller = Settings(engine="toy", prefill_chunk=chunk - 1)
+    assert f"read {chunk - 1:,} at a time" in describe_model(smaller, ENGINE, 2.0)
     rows = (1 << 20) // ENGINE.layout.row_bytes
     assert f"1.0 MB of memory, about {rows:,} tokens" in describe_cache(settings, ENGINE)
     assert describe_cache(Settings(cache=False), ENGINE) == "off (--no-cache)"
