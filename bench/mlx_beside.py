@@ -15,7 +15,9 @@ import socket
 import statistics
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,6 +34,7 @@ from workloads import WORKLOADS, Source, longest
 LETTERS = 94
 """Token n below this is the character chr(33 + n) of ASCII."""
 REPLY = [7] * 16
+AT_ONCE = 4
 
 
 @dataclass
@@ -70,28 +73,42 @@ def mlx_lm_server(model: Path) -> Iterator[MlxLmServer]:
 
 
 def speed(model: Path, prefill: int, decode: int, repeats: int) -> dict[str, Any]:
-    """Cold prefill and decode of one request at a time, medians of `repeats`."""
+    """Cold prefill and decode of one request at a time, and decode of four at once; medians of `repeats`.
+    The model says what it likes best, at temperature 0."""
     source = Source(list(range(LETTERS)), 1)
     found: dict[str, list[Reply]] = {}
+    at_once: dict[str, list[float]] = {}
     with headstart(setup(model, prefill + decode), "--engine", "mlx") as ours, mlx_lm_server(model) as theirs:
         for server in (ours, theirs):
-            server.complete(Ask(source.take(64), 4, force=REPLY[0]))
+            server.complete(Ask(source.take(64), 4))
         for _ in range(repeats):
             for server in (ours, theirs):
-                reply = server.complete(Ask(source.take(prefill), decode, force=REPLY[0]))
+                reply = server.complete(Ask(source.take(prefill), decode))
                 found.setdefault(server.name, []).append(reply)
+            for server in (ours, theirs):
+                prompts = [source.take(16) for _ in range(AT_ONCE)]
+                at_once.setdefault(server.name, []).append(together(server, prompts, decode))
     rates = {
         name: {
             "prefill_tokens_per_s": statistics.median(r.prompt_tokens / r.first_token_s for r in replies),
             "decode_tokens_per_s": statistics.median(
                 (r.completion_tokens - 1) / (r.wall_s - r.first_token_s) for r in replies
             ),
+            "decode_at_once_tokens_per_s": statistics.median(at_once[name]),
         }
         for name, replies in found.items()
     }
     ours_, theirs_ = rates[Headstart.name], rates[MlxLmServer.name]
     ratios = {name.replace("tokens_per_s", "ratio"): ours_[name] / theirs_[name] for name in ours_}
     return {"prompt_tokens": prefill, "decode_tokens": decode, "rates": rates, **ratios}
+
+
+def together(server: Headstart | MlxLmServer, prompts: list[list[int]], decode: int) -> float:
+    """Tokens a second of replies to all `prompts`, sent at once."""
+    started_s = time.perf_counter()
+    with ThreadPoolExecutor(len(prompts)) as pool:
+        replies = list(pool.map(lambda prompt: server.complete(Ask(prompt, decode)), prompts))
+    return sum(reply.completion_tokens for reply in replies) / (time.perf_counter() - started_s)
 
 
 def reuse(name: str, model: Path, size: int) -> list[Record]:
@@ -116,9 +133,10 @@ def setup(model: Path, context: int) -> Setup:
 
 def lines(results: dict[str, Any]) -> list[str]:
     """The results as Markdown tables."""
-    rows = ["| model | prefill | decode |", "|---|---:|---:|"]
+    rows = [f"| model | prefill | decode | decode, {AT_ONCE} at once |", "|---|---:|---:|---:|"]
+    kinds = ("prefill_ratio", "decode_ratio", "decode_at_once_ratio")
     rows += [
-        f"| {name} | {one['prefill_ratio']:.2f} | {one['decode_ratio']:.2f} |"
+        f"| {name} | {' | '.join(f'{one[kind]:.2f}' for kind in kinds)} |"
         for name, one in results["speed"].items()
     ]
     return [*rows, "", *table([Record(**step) for step in results["steps"]]).splitlines()]

@@ -47,6 +47,8 @@ def mlx_model(name: str, folder: Path) -> Path:
     model_class, arguments = _get_classes(config)
     model = model_class(arguments.from_dict(config))
     weights = {n: w * 3 if w.ndim == 2 else w for n, w in tree_flatten(model.parameters())}
+    embedding = weights["model.embed_tokens.weight"]
+    embedding[-1] = 0  # the end is never the likeliest token, so that no reply ends by itself
     mx.save_safetensors(str(folder / "model.safetensors"), weights, metadata={"format": "mlx"})
     return folder
 
