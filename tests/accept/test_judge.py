@@ -123,3 +123,24 @@ def test_the_small_size_is_one_that_still_tells(
     spread = Timing((20.0, 20.0 + spread_s))
     calibration = replace(CALIBRATION, read_s_per_token=read_s_per_token, cold=spread)
     assert small_size(Tier("tier", tokens), calibration, allowance).name == small
+
+
+def score(token: str, **top: float) -> Score:
+    return Score(token, top[token], top)
+
+
+@pytest.mark.parametrize(
+    ("cold", "warm", "answer"),
+    [
+        (score("A", A=-0.6, B=-0.9), score("B", A=-0.8, B=-0.7), Answer.UNDECIDED),
+        (score("A", A=-0.1, B=-2.9), score("B", A=-0.9, B=-0.6), Answer.DIFFERENT),
+        (score("A", A=-0.6, C=-0.9), score("B", A=-0.8, B=-0.7), Answer.DIFFERENT),
+        (score("A", A=-0.6, B=-0.9), score("A", A=-0.6, B=-0.9), Answer.DIFFERENT),
+    ],
+    ids=["near tie", "it was no tie", "not among the likeliest", "broken off"],
+)
+def test_a_wrong_answer_by_a_near_tie_is_not_decided(cold: Score, warm: Score, answer: Answer) -> None:
+    one, other = exchange("A", scores=(cold,)), exchange("B", scores=(warm,))
+    found = same(one, other, FLOOR, facts_right=False)
+    assert found.answer is answer
+    assert "is wrong" in found.detail

@@ -184,15 +184,16 @@ def same(
     """Whether `warm` is the answer that `cold` is: by scores, else by text, else by facts.
 
     `facts_right`: what the planted facts say about `warm`; a wrong fact is DIFFERENT where `cold` did
-    not get it wrong in the same words. `tolerance`: difference of a log-probability that reading in
-    other pieces may make; three times the floor where that is more.
+    not get it wrong in the same words, UNDECIDED where the replies part at a near tie. `tolerance`:
+    difference of a log-probability that reading in other pieces may make; three times the floor where
+    that is more.
     """
-    plain = _plainly(cold, warm, facts_right)
+    most = max(tolerance, 3 * (floor.score or 0.0))
+    plain = _plainly(cold, warm, facts_right, most)
     if plain is not None:
         return plain
     difference = score_difference(cold.scores, warm.scores)
     if difference is not None:
-        most = max(tolerance, 3 * (floor.score or 0.0))
         answer = Answer.SAME if difference <= most else Answer.DIFFERENT
         words = f"log-probabilities differ by {difference:.3g} (up to {most:.3g} is noise)"
         return Sameness(answer, "scores", words, difference)
@@ -204,15 +205,35 @@ def same(
     return Sameness(Answer.DIFFERENT if floor.text else Answer.UNDECIDED, "text", words)
 
 
-def _plainly(cold: Exchange, warm: Exchange, facts_right: bool | None) -> Sameness | None:
-    """What needs no measure: a failure, an empty reply, a wrong fact."""
+def _plainly(cold: Exchange, warm: Exchange, facts_right: bool | None, most: float) -> Sameness | None:
+    """What comes before the measure: a failure, an empty reply, a wrong fact."""
     if cold.failure or warm.failure:
         return Sameness(Answer.UNDECIDED, "text", "one of the two requests failed")
     if not warm.text and cold.text:
         return Sameness(Answer.DIFFERENT, "text", "the reply is empty where the cold one is not")
     if facts_right is False and warm.text != cold.text:
-        return Sameness(Answer.DIFFERENT, "facts", f"the answer {_quoted(warm)} is wrong")
+        wrong = f"the answer {_quoted(warm)} is wrong"
+        difference = score_difference(cold.scores, warm.scores)
+        if difference is not None and difference <= most and near_tie(cold.scores, warm.scores, most):
+            words = (
+                f"{wrong}, but where it parts from the cold one both words were about as likely in either run"
+            )
+            return Sameness(Answer.UNDECIDED, "scores", f"{words} ({difference:.3g} apart)", difference)
+        return Sameness(Answer.DIFFERENT, "facts", wrong)
     return None
+
+
+def near_tie(a: Sequence[Score], b: Sequence[Score], most: float) -> bool:
+    """Whether two replies part at a token where each run held that of the other for nearly as likely as its
+    own, so that rounding decides. A wrong state moves scores by several; a reply broken off parts nowhere."""
+    for one, other in zip(a, b, strict=False):
+        if one.token == other.token:
+            continue
+        there, here = one.top.get(other.token), other.top.get(one.token)
+        if there is None or here is None:
+            return False
+        return one.logprob - there <= most and other.logprob - here <= most
+    return False
 
 
 def _quoted(exchange: Exchange, most: int = 40) -> str:
