@@ -78,7 +78,8 @@ def speed(model: Path, prefill: int, decode: int, repeats: int) -> dict[str, Any
     source = Source(list(range(LETTERS)), 1)
     found: dict[str, list[Reply]] = {}
     at_once: dict[str, list[float]] = {}
-    with headstart(setup(model, prefill + decode), "--engine", "mlx") as ours, mlx_lm_server(model) as theirs:
+    start = setup(model, prefill + decode, slots=AT_ONCE)
+    with headstart(start, "--engine", "mlx") as ours, mlx_lm_server(model) as theirs:
         for server in (ours, theirs):
             server.complete(Ask(source.take(64), 4))
         for _ in range(repeats):
@@ -127,8 +128,8 @@ def reuse(name: str, model: Path, size: int) -> list[Record]:
     return records
 
 
-def setup(model: Path, context: int) -> Setup:
-    return Setup(model, context + 64, threads=0)
+def setup(model: Path, context: int, slots: int = 1) -> Setup:
+    return Setup(model, context + 64, threads=0, slots=slots)
 
 
 def lines(results: dict[str, Any]) -> list[str]:
@@ -152,7 +153,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="folder for the results (default: bench/results)")
     options = parser.parse_args()
     size = 256 if options.quick else options.size
-    numbers = (256, 16, 2) if options.quick else (1024, 64, 5)
+    numbers = (256, 16, 2) if options.quick else (1024, 96, 9)
     results: dict[str, Any] = {"size": size, "threads": psutil.cpu_count(logical=False) or 1, "speed": {}}
     records: list[Record] = []
     with tempfile.TemporaryDirectory() as folder:

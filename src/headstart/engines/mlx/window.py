@@ -8,6 +8,7 @@ numbers at the same places as one that never stopped. Older rows that are still 
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import mlx.core as mx
@@ -24,6 +25,14 @@ SLACK = 256
 def aligned(position: int) -> int:
     """The last multiple of ALIGN that is not above `position`."""
     return max(0, position) // ALIGN * ALIGN
+
+
+@lru_cache(maxsize=4 * ALIGN)
+def _last_of(rows: int, window: int) -> mx.array:
+    """Of so many rows, the last `window` are seen. While decoding few masks come again and again."""
+    mask = mx.arange(rows)[None] >= rows - window
+    mx.eval(mask)
+    return mask
 
 
 class WindowCache(RotatingKVCache):
@@ -83,6 +92,8 @@ class WindowCache(RotatingKVCache):
                 return None
             if not return_array:
                 return "causal"
+        if N == 1:
+            return _last_of(self.offset + 1 - first, window)
         query = mx.arange(self.offset, self.offset + N)[:, None]
         key = mx.arange(first, self.offset + N)[None]
         return (key <= query) & (key > query - window)
