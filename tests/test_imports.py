@@ -25,7 +25,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "serving": frozenset({"errors", "chat", "prefix", "engines"}),
     "api": frozenset({"errors", "config", "options", "serving", "chat", "prefix", "engines"}),
     "accept": frozenset({"errors", "config", "options"}),
-    "blame": frozenset({"errors", "config", "options"}),
+    "blame": frozenset({"errors", "config", "options", "chat.template", "chat.messages"}),
     "__main__": frozenset({"cli"}),
     # The self-test judges its servers with the harness, as a user would.
     "lab": frozenset(
@@ -58,6 +58,7 @@ ENGINE = frozenset(
         "engines.checks",
         "engines.digests",
         "engines.fact_sheet",
+        "engines.spelling",
     }
 )
 ALLOWED_ENGINES = {"engines.llamacpp": ENGINE, "engines.mlx": ENGINE}

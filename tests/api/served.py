@@ -16,6 +16,7 @@ from fastapi import FastAPI, Request
 from fastapi.testclient import TestClient
 
 from headstart.api.openai import router
+from headstart.api.tokens import router as tokens_router
 from headstart.chat.template import ChatTemplate
 from headstart.engines.toy import ToyEngine
 from headstart.serving.constraint import ConstraintCompiler
@@ -77,6 +78,7 @@ def app_for(model: ServedModel) -> FastAPI:
     """The routes; the tenant is taken from a header, as the guard would from a key."""
     app = FastAPI()
     app.include_router(router(model))
+    app.include_router(tokens_router(model))
 
     @app.middleware("http")
     async def tenant(request: Request, call_next: Any) -> Any:

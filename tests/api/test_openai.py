@@ -298,6 +298,25 @@ def test_tokenize_and_detokenize(client: TestClient) -> None:
         assert client.post("/detokenize", json={"tokens": tokens}).status_code == 400
 
 
+def test_what_the_template_makes_of_messages(client: TestClient) -> None:
+    """Text and tokens of a conversation are those that its prompt is made of."""
+    text = client.post("/apply-template", json={"messages": HELLO}).json()["prompt"]
+    shown = client.post(
+        "/tokenize", json={"content": text, "add_special": True, "parse_special": True}
+    ).json()
+    assert shown == client.post("/tokenize", json={"messages": HELLO}).json()
+    assert shown["count"] == ask(client)["usage"]["prompt_tokens"]
+    bare = client.post("/apply-template", json={"messages": HELLO, "add_generation_prompt": False}).json()
+    assert text.startswith(bare["prompt"]) and text != bare["prompt"]
+    for body in (
+        {},
+        {"messages": [{}]},
+        {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
+    ):
+        refused = client.post("/apply-template", json=body)
+        assert refused.status_code == 400 and "messages" in refused.json()["error"]["message"]
+
+
 def test_warnings_name_what_was_not_used(client: TestClient) -> None:
     tools = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
     reply = ask(

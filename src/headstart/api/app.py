@@ -16,6 +16,7 @@ from headstart.api.cache_admin import router as cache_router
 from headstart.api.metrics import ReplyCounter, ServerMetrics
 from headstart.api.openai import router as openai_router
 from headstart.api.openai_errors import error_body, error_response
+from headstart.api.tokens import router as tokens_router
 from headstart.config import Settings
 from headstart.errors import HeadstartError
 from headstart.serving.models import ServedModel
@@ -32,6 +33,7 @@ def create_app(
     app = FastAPI(title="headstart", version=__version__, docs_url=None, redoc_url=None)
     app.include_router(admin_router(served, scheduler, metrics))
     app.include_router(openai_router(served))
+    app.include_router(tokens_router(served))
     app.include_router(cache_router(served, scheduler))
     app.add_exception_handler(HeadstartError, _headstart_error)
     app.add_exception_handler(HTTPException, _http_error)

@@ -1,4 +1,4 @@
-"""The OpenAI API: completions, models, and the tokenizer endpoints local servers have beside them."""
+"""The OpenAI API: chat, completions and models."""
 
 from __future__ import annotations
 
@@ -6,26 +6,23 @@ import time
 import uuid
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any, TypeVar
+from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
 from headstart.api.generation import ClientGoneError, Generation
+from headstart.api.offload import offload
 from headstart.api.openai_errors import GONE, OpenAIRoute
-from headstart.api.openai_parse import Work, chat_prompt, chat_work, check_tokens, completion_work, parse
+from headstart.api.openai_parse import Work, chat_work, completion_work, parse
 from headstart.api.openai_replies import CHAT, TEXT, Form
 from headstart.api.openai_stream import EARLY_FAILURE_S, Exchange, stream_reply, whole_reply
-from headstart.api.openai_types import ChatRequest, CompletionRequest, DetokenizeRequest, TokenizeRequest
+from headstart.api.openai_types import ChatRequest, CompletionRequest
 from headstart.api.request_log import RequestLog, describe
 from headstart.api.sse import EventStream
 from headstart.errors import RequestError
 from headstart.serving.models import ServedModel
-
-_INLINE_BYTES = 4096
-"""Bodies up to this size are parsed and tokenized on the event loop; larger ones on a thread."""
-Answer = TypeVar("Answer")
 
 
 def router(model: ServedModel) -> APIRouter:
@@ -62,17 +59,6 @@ def router(model: ServedModel) -> APIRouter:
             )
         return JSONResponse(model_json(model))
 
-    @routes.post("/tokenize")
-    async def tokenize(http: Request) -> JSONResponse:
-        body = await http.body()
-        return JSONResponse(await _offload(body, lambda: _tokenize(model, parse(TokenizeRequest, body))))
-
-    @routes.post("/detokenize")
-    async def detokenize(http: Request) -> JSONResponse:
-        asked = parse(DetokenizeRequest, await http.body())
-        text = model.text_of(check_tokens(asked.tokens, model.layout.vocab_size, "tokens"))
-        return JSONResponse({"content": text, "prompt": text})
-
     @routes.get("/v1/headstart/requests/{request_id}")
     async def request_report(request_id: str, http: Request) -> JSONResponse:
         found = requests.get(request_id, _tenant(http))
@@ -92,7 +78,7 @@ async def _complete(
 ) -> Response:
     body = await http.body()
     arrived_s = time.perf_counter()
-    work = await _offload(body, lambda: prepare(body))
+    work = await offload(body, lambda: prepare(body))
     exchange = Exchange(
         model, form, work, request_id=form.id_prefix + uuid.uuid4().hex, tenant=_tenant(http), log=requests
     )
@@ -114,15 +100,6 @@ async def _complete(
         raise
     generation.close()
     return JSONResponse(reply, headers=headers)
-
-
-async def _offload(body: bytes, work: Callable[[], Answer]) -> Answer:
-    """Runs `work` here where it is small, on a worker thread where it would hold up other requests.
-
-    Compiling a constraint may take a second, whatever the size of the body.
-    """
-    small = len(body) <= _INLINE_BYTES and b"response_format" not in body
-    return work() if small else await run_in_threadpool(work)
 
 
 def _tenant(http: Request) -> str:
@@ -157,24 +134,3 @@ def model_json(model: ServedModel) -> dict[str, Any]:
             "notes": list(facts.notes),
         },
     }
-
-
-def _tokenize(model: ServedModel, asked: TokenizeRequest) -> dict[str, Any]:
-    """Token ids of a text (plain unless `add_special`) or of rendered messages."""
-    text = asked.content if asked.content is not None else asked.prompt
-    if asked.messages is not None and text is None:
-        tokens, _, _ = chat_prompt(model, asked)
-    elif text is not None:
-        special = asked.parse_special is not False
-        add = bool(asked.add_special or asked.add_special_tokens)
-        tokens = model.tokenize(text, special=special, add_bos=add and model.vocabulary.adds_bos)
-    else:
-        raise RequestError(
-            "send the text as content or prompt, or a conversation as messages", param="content"
-        )
-    ids = tokens.tolist()
-    answer: dict[str, Any] = {"tokens": ids, "count": len(ids), "max_model_len": model.layout.context_tokens}
-    if asked.with_pieces:
-        pieces = model.vocabulary.pieces
-        answer["tokens"] = [{"id": token, "piece": pieces[token].decode("utf-8", "replace")} for token in ids]
-    return answer

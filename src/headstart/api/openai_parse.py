@@ -25,6 +25,7 @@ from headstart.api.openai_types import (
 )
 from headstart.api.request_log import Conversation
 from headstart.chat.boundaries import prompt_hints, render_with_boundaries
+from headstart.chat.template import ChatTemplate
 from headstart.errors import RequestError
 from headstart.prefix.plan import PromptHints
 from headstart.prefix.tokens import TokenRun, token_run
@@ -111,6 +112,31 @@ def completion_work(model: ServedModel, body: CompletionRequest, tenant: str) ->
 
 def chat_prompt(model: ServedModel, body: Any) -> tuple[TokenRun, PromptHints, Conversation]:
     """The prompt of a body's messages; hints only where the layout can use them."""
+    template, kwargs = _template(model, body)
+    asks = body.add_generation_prompt is not False
+    hints = PromptHints()
+    if model.layout.recurrent and asks:
+        rendered = render_with_boundaries(
+            template, body.messages, tools=body.tools, kwargs=kwargs, memo=model.boundaries
+        )
+        text = rendered.text
+        prompt = model.tokenize_prompt(text)
+        hints = prompt_hints(rendered, prompt, model.vocabulary)
+    else:
+        text = template.render(body.messages, tools=body.tools, add_generation_prompt=asks, **kwargs)
+        prompt = model.tokenize_prompt(text)
+    return prompt, hints, Conversation(body.messages, body.tools, kwargs, len(text))
+
+
+def chat_text(model: ServedModel, body: Any) -> str:
+    """A body's messages as the model's template writes them. Raises RequestError."""
+    template, kwargs = _template(model, body)
+    asks = body.add_generation_prompt is not False
+    return template.render(body.messages, tools=body.tools, add_generation_prompt=asks, **kwargs)
+
+
+def _template(model: ServedModel, body: Any) -> tuple[ChatTemplate, dict[str, Any]]:
+    """The model's template, and what the body sets in it."""
     if model.template is None:
         raise RequestError(
             "this model has no chat template: start the server with --chat-template FILE, "
@@ -125,19 +151,7 @@ def chat_prompt(model: ServedModel, body: Any) -> tuple[TokenRun, PromptHints, C
             f"{reserved[0]} cannot be set here; it has a field of its own or is the model's",
             param=f"chat_template_kwargs.{reserved[0]}",
         )
-    asks = body.add_generation_prompt is not False
-    hints = PromptHints()
-    if model.layout.recurrent and asks:
-        rendered = render_with_boundaries(
-            model.template, body.messages, tools=body.tools, kwargs=kwargs, memo=model.boundaries
-        )
-        text = rendered.text
-        prompt = model.tokenize_prompt(text)
-        hints = prompt_hints(rendered, prompt, model.vocabulary)
-    else:
-        text = model.template.render(body.messages, tools=body.tools, add_generation_prompt=asks, **kwargs)
-        prompt = model.tokenize_prompt(text)
-    return prompt, hints, Conversation(body.messages, body.tools, kwargs, len(text))
+    return model.template, kwargs
 
 
 def _check_messages(messages: list[dict[str, Any]]) -> None:

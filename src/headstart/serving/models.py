@@ -14,6 +14,7 @@ import numpy.typing as npt
 from headstart.chat.boundaries import BoundaryMemo
 from headstart.chat.template import ChatTemplate
 from headstart.engines.base import EngineFacts, Vocabulary
+from headstart.engines.spelling import tokenize_prompt
 from headstart.prefix.block import StateLayout
 from headstart.prefix.tokens import TokenRun
 from headstart.serving.constraint import ConstraintCompiler
@@ -68,13 +69,8 @@ class ServedModel:
         return "fp_" + hashlib.blake2b(repr(parts).encode(), digest_size=6).hexdigest()
 
     def tokenize_prompt(self, text: str) -> TokenRun:
-        """`text` as a prompt: control tokens where they are spelled, one beginning-of-sequence token.
-
-        A template that spells the beginning itself does not get a second one.
-        """
-        bos = self.vocabulary.bos
-        spelled = bos is not None and text.startswith(self.vocabulary.pieces[bos].decode("utf-8", "replace"))
-        return self.tokenize(text, special=True, add_bos=self.vocabulary.adds_bos and not spelled)
+        """`text` as a prompt: control tokens where they are spelled, one beginning-of-sequence token."""
+        return tokenize_prompt(self.vocabulary, self.tokenize, text)
 
     def text_of(self, tokens: TokenRun) -> str:
         """The text of `tokens`, control tokens spelled, broken characters as U+FFFD."""

@@ -45,12 +45,14 @@ class Model:
     `repacked`: some weights were laid out for products that take several tokens' rows at once, and
     the last rows of a chunk that fill no group another way (ggml-cpu/repack.cpp).
     `adapters`: applied to every context made from then on; llama.cpp frees them with the model.
+    `vocab_only`: without weights, for its vocabulary and metadata.
     """
 
-    def __init__(self, path: Path, *, n_gpu_layers: int) -> None:
+    def __init__(self, path: Path, *, n_gpu_layers: int, vocab_only: bool = False) -> None:
         _start_backend()
         params = llama_cpp.llama_model_default_params()
         params.n_gpu_layers = n_gpu_layers
+        params.vocab_only = vocab_only
         with capture_logs() as log:
             handle = llama_cpp.llama_model_load_from_file(str(path).encode(), params)
         if not handle:
