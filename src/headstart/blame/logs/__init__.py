@@ -1,0 +1,1 @@
+"""What servers write in their logs, one file a format."""
