@@ -6,16 +6,28 @@ Exit status: 0 done, 1 failed at work, 2 a flag, setting or file that cannot be 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
 from headstart import __version__
-from headstart.cli import accept, cache, models, serve
+from headstart.cli import accept, cache, doctor, explain, models, serve, watch
 from headstart.errors import ConfigError, HeadstartError
 from headstart.options import suggestion
 
-COMMANDS = {"serve": serve, "models": models, "accept": accept, "cache": cache}
+COMMANDS = {
+    "serve": serve,
+    "models": models,
+    "accept": accept,
+    "cache": cache,
+    "watch": watch,
+    "explain": explain,
+    "doctor": doctor,
+}
+
+PIPE_CLOSED = 141
+"""What a shell reports of a program that a closed pipe has ended."""
 
 DESCRIPTION = """\
 headstart: an LLM server that never reads a prompt token twice.
@@ -30,6 +42,9 @@ examples:
   headstart serve --help                         every setting, with units and defaults
   headstart models show ~/models/qwen3.gguf      what a model is, before it is loaded
   headstart cache ls                             what is stored on disk
+  headstart watch --upstream URL                 which prompts a server reads again, and why
+  headstart explain server.log                   why prompts were read again
+  headstart doctor                               what on this machine makes them be read again
 """
 
 
@@ -89,7 +104,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if namespace.command is None:
             build_parser().print_help(sys.stderr)
             return 2
-        return int(namespace.run(namespace))
+        status = int(namespace.run(namespace))
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:
+        # Whoever read this has enough, as `head` has. Python would complain once more when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
     except ConfigError as error:
         print(f"headstart: {error}", file=sys.stderr)
         return 2

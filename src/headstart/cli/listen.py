@@ -13,12 +13,13 @@ BACKLOG = 2048
 def open_socket(host: str, port: int) -> socket.socket:
     """A socket that listens on `host` and `port` (0: a free one). Raises ConfigError."""
     try:
-        family, _, _, _, address = socket.getaddrinfo(
+        family, _, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
     except socket.gaierror as problem:
         raise ConfigError(f"--host {host}: not an address of this machine ({problem.strerror})") from None
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # Without its protocol, asyncio does not know that it may send small pieces at once (TCP_NODELAY).
+    listener = socket.socket(family, socket.SOCK_STREAM, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)

@@ -14,7 +14,7 @@ from headstart.cli.engines import NAME, engine_of_model
 from headstart.cli.terminal import format_bytes
 from headstart.engines.fact_sheet import FactSheet, StateSize
 
-__all__ = ["ACTION", "lines", "sheet_for"]
+__all__ = ["ACTION", "engine_of", "lines", "sheet_for"]
 
 DIGEST_DIGITS = 12
 LABEL_COLUMNS = 15
@@ -23,7 +23,7 @@ LABEL_COLUMNS = 15
 def sheet_for(model: str, engine: str = "auto") -> FactSheet:
     """The fact sheet of `model`, words as `serve --model` takes them. Raises ModelError, ConfigError."""
     if engine == "auto":
-        engine = "mlx" if _is_repository(model) else engine_of_model(model)
+        engine = engine_of(model)
     if engine == "mlx":
         from headstart.engines.mlx.sheet import fact_sheet as mlx_sheet
 
@@ -31,6 +31,11 @@ def sheet_for(model: str, engine: str = "auto") -> FactSheet:
     from headstart.engines.llamacpp.sheet import fact_sheet as gguf_sheet
 
     return gguf_sheet(model)
+
+
+def engine_of(model: str) -> str:
+    """The engine for these words, where nothing is fetched."""
+    return "mlx" if _is_repository(model) else engine_of_model(model)
 
 
 def _is_repository(model: str) -> bool:

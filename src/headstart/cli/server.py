@@ -29,6 +29,7 @@ from headstart.cli.storage import close_tier, open_tier, take_files
 from headstart.cli.terminal import Terminal
 from headstart.config import Settings
 from headstart.engines.base import Engine
+from headstart.engines.spelling import spelled
 from headstart.errors import ConfigError, ModelError
 from headstart.prefix.ssd_tier import SsdTier
 from headstart.serving.constraint import ConstraintCompiler
@@ -132,12 +133,10 @@ def chat_template(settings: Settings, engine: Engine) -> ChatTemplate | None:
     if source is None:
         return None
     vocabulary = engine.vocabulary
-    bos, eos = (
-        "" if token is None else vocabulary.pieces[token].decode("utf-8", "replace")
-        for token in (vocabulary.bos, vocabulary.eos)
-    )
     try:
-        return ChatTemplate(source, bos=bos, eos=eos)
+        return ChatTemplate(
+            source, bos=spelled(vocabulary, vocabulary.bos), eos=spelled(vocabulary, vocabulary.eos)
+        )
     except ModelError as problem:
         if given is not None:
             raise ConfigError(f"--chat-template: {problem}") from None
