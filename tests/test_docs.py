@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from headstart.api.metrics import SNAPSHOT_COUNTERS, SNAPSHOT_GAUGES
+from headstart.blame.causes import reference
 from headstart.config import OPTIONS
 from headstart.prefix.report import CacheReport, Reason, Tier
 
@@ -34,6 +35,11 @@ def test_every_reason_report_field_and_metric_is_in_the_reference() -> None:
     metrics = [name for name, _ in (*SNAPSHOT_COUNTERS.values(), *SNAPSHOT_GAUGES.values())]
     for name in [*Reason, *report.to_json(), *(name.removeprefix("headstart_") for name in metrics)]:
         assert f"`{name}" in text, name
+
+
+def test_the_page_of_causes_is_what_their_files_say() -> None:
+    renew = "python -m headstart.blame.causes.reference > docs/reference/causes.md"
+    assert page("causes.md") == reference.page(), f"renew the page: {renew}"
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
