@@ -14,6 +14,7 @@ from headstart.blame.depth import Depth
 from headstart.blame.exchange import Exchange
 from headstart.blame.explanation import explanation_of
 from headstart.blame.finding import Change, Finding
+from headstart.blame.hashed import of_part
 from headstart.blame.page import page_of
 from headstart.blame.verdict import TurnVerdict, tokens_lost, verdict_of
 from headstart.cli.cache_action import answer, counted
@@ -64,6 +65,8 @@ def compared(pair: tuple[Exchange, Exchange], depth: Depth | None) -> Pair:
     where = None if parted is None else unknown.detect(parted, context)
     if where is not None and depth is not None:
         where = depth.place(context, where)
+    if pair[1].digests:
+        where, findings = where and of_part(where), [of_part(found) for found in findings]
     notes = () if depth is None else tuple(depth.problems)
     return Pair(context, parted, where, tuple(findings), notes)
 

@@ -16,9 +16,10 @@ from headstart.blame.exchange import Exchange
 from headstart.blame.explanation import Explanation, explanation_of
 from headstart.blame.finding import Culprit
 from headstart.blame.har import to_har
+from headstart.blame.hashed import readable, without_letters
 from headstart.blame.page import page_of
 from headstart.blame.recording import Recording
-from headstart.blame.verdict import judge, reading_speed
+from headstart.blame.verdict import TurnVerdict, judge, reading_speed
 from headstart.cli.cache_action import answer
 from headstart.cli.explain_pair import show_pair
 from headstart.cli.explain_text import text_of
@@ -31,6 +32,10 @@ __all__ = ["explained", "run", "show"]
 
 QUIET_S = 1.0
 MOST_NOTES = 20
+NO_TEXTS = (
+    "no texts were recorded, only their hashes: which part differs is known, but neither what it says nor "
+    "where in it"
+)
 NOT_RENDERED = (
     "the prompts were compared as they were sent, not as the model reads them: --model (a GGUF file, a model "
     "folder or the server's URL) tells whether the chat template is to blame in place of the server"
@@ -42,7 +47,7 @@ def run(flags: argparse.Namespace) -> int:
     HeadstartError where nothing is in it."""
     path = Path(flags.words[0])
     recording = Recording(path)
-    exchanges = list(_with_progress(recording))
+    exchanges = [readable(exchange) for exchange in _with_progress(recording)]
     if not exchanges:
         why = f": {recording.problems[0]}" if recording.problems else ""
         raise HeadstartError(f"{path} has no exchange that can be read{why}")
@@ -81,7 +86,9 @@ def explained(
 ) -> Explanation:
     """The verdicts on `exchanges`, with the template and tokenizer that `flags` name. Raises ConfigError."""
     depth = None if flags.model is None else Depth(reader_of(flags.model))
-    verdicts = judge(exchanges, depth)
+    verdicts = [
+        verdict if _texts_of(verdict) else without_letters(verdict) for verdict in judge(exchanges, depth)
+    ]
     notes = list(problems or [])
     if len(notes) > MOST_NOTES:
         notes = [*notes[:MOST_NOTES], f"and {len(notes) - MOST_NOTES} lines more were passed over"]
@@ -89,7 +96,13 @@ def explained(
         notes += [f"{text} ({times} times)" for text, times in depth.problems.items()]
     elif any(one.finding and one.finding.culprit is Culprit.SERVER for one in verdicts):
         notes.append(NOT_RENDERED)
+    if any(exchange.digests for exchange in exchanges):
+        notes.append(NO_TEXTS)
     return explanation_of(verdicts, reading_speed(exchanges), notes)
+
+
+def _texts_of(verdict: TurnVerdict) -> bool:
+    return not verdict.turn.exchange.digests
 
 
 def show(told: Explanation, flags: argparse.Namespace, source: str) -> None:

@@ -1,6 +1,6 @@
 """The page docs/reference/causes.md, made of the causes' own words.
 
-    python -m headstart.blame.causes.reference > docs/reference/causes.md
+python -m headstart.blame.causes.reference > docs/reference/causes.md
 """
 
 from __future__ import annotations
