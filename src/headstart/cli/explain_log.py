@@ -56,7 +56,7 @@ def _opened(name: str) -> Iterator[tuple[BinaryIO, int | None]]:
             yield file, Path(name).stat().st_size
     except OSError as error:
         raise ConfigError(
-            f"{name} cannot be read: {error.strerror or error}; give the path of a log"
+            f"{name} cannot be read: {error.strerror or error}; give the path of a recording or of a log"
         ) from error
 
 

@@ -31,7 +31,7 @@ from headstart.errors import ConfigError, HeadstartError
 __all__ = ["explained", "run", "show"]
 
 QUIET_S = 1.0
-MOST_NOTES = 20
+MOST_NOTES = 5
 NO_TEXTS = (
     "no texts were recorded, only their hashes: which part differs is known, but neither what it says nor "
     "where in it"
