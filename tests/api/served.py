@@ -15,7 +15,9 @@ import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.testclient import TestClient
 
+from headstart.api.anthropic import router as anthropic_router
 from headstart.api.openai import router
+from headstart.api.request_log import RequestLog
 from headstart.api.tokens import router as tokens_router
 from headstart.chat.template import ChatTemplate
 from headstart.engines.toy import ToyEngine
@@ -77,7 +79,9 @@ class Scripted:
 def app_for(model: ServedModel) -> FastAPI:
     """The routes; the tenant is taken from a header, as the guard would from a key."""
     app = FastAPI()
-    app.include_router(router(model))
+    requests = RequestLog()
+    app.include_router(router(model, requests))
+    app.include_router(anthropic_router(model, requests))
     app.include_router(tokens_router(model))
 
     @app.middleware("http")

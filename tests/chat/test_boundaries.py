@@ -188,3 +188,17 @@ def test_places_near_the_start_are_not_worth_a_checkpoint() -> None:
     assert found.head_end is not None
     assert hints.head_end is None
     assert all(start >= MIN_POSITION_TOKENS for start in hints.message_starts)
+
+
+def test_a_long_conversation_is_not_rendered_once_a_message() -> None:
+    """That would be quadratic: 10,000 messages took four minutes. Their last ones are all looked at, and a
+    conversation that grows renders only what is new."""
+    template, memo = make(CHATML), BoundaryMemo()
+    messages = turns(*(f"message {i}" for i in range(1500)), system="S")
+    found = render_with_boundaries(template, messages, memo=memo)
+    assert template.renders < 250
+    assert None not in found.message_starts[-128:]
+    assert sum(start is not None for start in found.message_starts) > 128 + 32
+    template.renders = 0
+    render_with_boundaries(template, [*messages, {"role": "user", "content": "new"}], memo=memo)
+    assert template.renders <= 4

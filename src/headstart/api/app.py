@@ -11,11 +11,14 @@ from starlette.exceptions import HTTPException
 
 from headstart import __version__
 from headstart.api.admin import router as admin_router
+from headstart.api.anthropic import router as anthropic_router
 from headstart.api.auth import Guard, policy_of
 from headstart.api.cache_admin import router as cache_router
+from headstart.api.error_shapes import error_for
 from headstart.api.metrics import ReplyCounter, ServerMetrics
 from headstart.api.openai import router as openai_router
-from headstart.api.openai_errors import error_body, error_response
+from headstart.api.openai_errors import error_response
+from headstart.api.request_log import RequestLog
 from headstart.api.tokens import router as tokens_router
 from headstart.config import Settings
 from headstart.errors import HeadstartError
@@ -32,7 +35,9 @@ def create_app(
     """
     app = FastAPI(title="headstart", version=__version__, docs_url=None, redoc_url=None)
     app.include_router(admin_router(served, scheduler, metrics))
-    app.include_router(openai_router(served))
+    requests = RequestLog()
+    app.include_router(openai_router(served, requests))
+    app.include_router(anthropic_router(served, requests))
     app.include_router(tokens_router(served))
     app.include_router(cache_router(served, scheduler))
     app.add_exception_handler(HeadstartError, _headstart_error)
@@ -58,19 +63,21 @@ async def _http_error(request: Request, error: Exception) -> Response:
         message = f"there is no endpoint {asked}"
     elif error.status_code == HTTPStatus.METHOD_NOT_ALLOWED:
         message = f"{asked} is not possible; allowed here: {(error.headers or {}).get('Allow', 'nothing')}"
-    return JSONResponse(error_body(message, status=error.status_code), error.status_code, error.headers)
+    return JSONResponse(
+        error_for(request.url.path, message, status=error.status_code), error.status_code, error.headers
+    )
 
 
-async def _validation_error(_: Request, error: Exception) -> Response:
+async def _validation_error(request: Request, error: Exception) -> Response:
     """The first fault FastAPI found in a request, without the value that was sent."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     param = ".".join(str(step) for step in first["loc"] if step not in ("body", "query", "path"))
     message = f"{param}: {first['msg']}" if param else str(first["msg"])
-    return JSONResponse(error_body(message, status=400, param=param or None), 400)
+    return JSONResponse(error_for(request.url.path, message, status=400, param=param or None), 400)
 
 
-async def _unexpected_error(_: Request, __: Exception) -> Response:
+async def _unexpected_error(request: Request, __: Exception) -> Response:
     """A fault of the server's own, told without its traceback; the HTTP server logs it with."""
     message = "the server failed on this request; its log says why"
-    return JSONResponse(error_body(message, status=500, code="internal_error"), 500)
+    return JSONResponse(error_for(request.url.path, message, status=500, code="internal_error"), 500)

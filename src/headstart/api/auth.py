@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from starlette.responses import JSONResponse
 
-from headstart.api.openai_errors import error_body
+from headstart.api.error_shapes import error_for
 from headstart.config import Settings, is_loopback
 from headstart.errors import RequestError
 
@@ -290,5 +290,5 @@ async def _answer_preflight(scope: MutableMapping[str, Any], send: Send) -> None
 
 async def _refuse(refused: Refusal, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
     headers = {"WWW-Authenticate": "Bearer"} if refused.status == 401 else {}
-    body = error_body(refused.message, status=refused.status, code=refused.code)
+    body = error_for(scope["path"], refused.message, status=refused.status, code=refused.code)
     await JSONResponse(body, refused.status, headers)(scope, receive, send)

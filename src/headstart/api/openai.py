@@ -15,20 +15,21 @@ from starlette.concurrency import run_in_threadpool
 from headstart.api.generation import ClientGoneError, Generation
 from headstart.api.offload import offload
 from headstart.api.openai_errors import GONE, OpenAIRoute
-from headstart.api.openai_parse import Work, chat_work, completion_work, parse
+from headstart.api.openai_parse import chat_work, completion_work, parse
 from headstart.api.openai_replies import CHAT, TEXT, Form
 from headstart.api.openai_stream import EARLY_FAILURE_S, Exchange, stream_reply, whole_reply
 from headstart.api.openai_types import ChatRequest, CompletionRequest
 from headstart.api.request_log import RequestLog, describe
 from headstart.api.sse import EventStream
+from headstart.api.work import Work
 from headstart.errors import RequestError
 from headstart.serving.models import ServedModel
 
 
-def router(model: ServedModel) -> APIRouter:
-    """The routes that serve `model`. The tenant of a request is `request.state.tenant`, "" if unset."""
+def router(model: ServedModel, requests: RequestLog) -> APIRouter:
+    """The routes that serve `model`. The tenant of a request is `request.state.tenant`, "" if unset.
+    `requests` gets every request's report."""
     routes = APIRouter(route_class=OpenAIRoute)
-    requests = RequestLog()
 
     @routes.post("/v1/chat/completions")
     async def chat_completions(http: Request) -> Response:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
+from headstart.api.chat_prompt import ChatPrompt, chat_prompt, room_warnings
 from headstart.api.openai_errors import invalid_field
 from headstart.api.openai_types import (
     MAX_REPLIES,
@@ -22,12 +23,11 @@ from headstart.api.openai_types import (
     CompletionRequest,
     GenerationFields,
     ResponseFormat,
+    TokenizeRequest,
 )
 from headstart.api.request_log import Conversation
-from headstart.chat.boundaries import prompt_hints, render_with_boundaries
-from headstart.chat.template import ChatTemplate
+from headstart.api.work import Work
 from headstart.errors import RequestError
-from headstart.prefix.plan import PromptHints
 from headstart.prefix.tokens import TokenRun, token_run
 from headstart.serving.models import ServedModel
 from headstart.serving.request import ConstraintKind, ConstraintSpec, GenerationRequest, Sampling
@@ -39,24 +39,10 @@ _HARMLESS = frozenset(
     }
 )  # fmt: skip
 _MAX_WARNINGS = 16
-_RESERVED_KWARGS = frozenset({"messages", "tools", "add_generation_prompt", "bos_token", "eos_token", "self"})
 COMPLETION_DEFAULT_TOKENS = 16
 """OpenAI's default for `max_tokens` of the completions endpoint."""
 
 Fields = TypeVar("Fields", bound=BaseModel)
-
-
-@dataclass(frozen=True)
-class Work:
-    """One HTTP request, ready for the scheduler: `replies_a_prompt` requests for each prompt in turn."""
-
-    requests: tuple[GenerationRequest, ...]
-    replies_a_prompt: int
-    warnings: tuple[str, ...]
-    stream: bool
-    include_usage: bool
-    report: bool
-    conversation: Conversation | None = None
 
 
 def parse(kind: type[Fields], body: bytes) -> Fields:
@@ -76,7 +62,7 @@ def parse(kind: type[Fields], body: bytes) -> Fields:
 def chat_work(model: ServedModel, body: ChatRequest, tenant: str) -> Work:
     """Renders and tokenizes the messages. Any thread. Raises RequestError."""
     warnings = [*_warnings(model, body), *_tool_warnings(body)]
-    prompt, hints, conversation = chat_prompt(model, body)
+    prompt, hints, conversation = chat_prompt(model, asked_of(body))
     limit = body.max_completion_tokens or body.max_tokens
     if body.max_tokens and body.max_completion_tokens and body.max_tokens != body.max_completion_tokens:
         warnings.append("max_tokens was not used: max_completion_tokens takes its place")
@@ -84,8 +70,18 @@ def chat_work(model: ServedModel, body: ChatRequest, tenant: str) -> Work:
         raise RequestError("top_logprobs needs logprobs to be true", param="top_logprobs")
     top = (body.top_logprobs or 0) if body.logprobs else None
     request = _request(model, body, tenant, prompt, limit=limit, top_logprobs=top)
-    warnings += _room_warnings(model, [request])
+    warnings += room_warnings(model, [request])
     return _work(body, [replace(request, hints=hints)], warnings, conversation)
+
+
+def asked_of(body: ChatRequest | TokenizeRequest) -> ChatPrompt:
+    """The conversation of a body."""
+    return ChatPrompt(
+        body.messages or [],
+        body.tools,
+        body.chat_template_kwargs or {},
+        to_generate=body.add_generation_prompt is not False,
+    )
 
 
 def completion_work(model: ServedModel, body: CompletionRequest, tenant: str) -> Work:
@@ -107,61 +103,7 @@ def completion_work(model: ServedModel, body: CompletionRequest, tenant: str) ->
     requests = [
         _request(model, body, tenant, prompt, limit=limit, top_logprobs=body.logprobs) for prompt in prompts
     ]
-    return _work(body, requests, [*_warnings(model, body), *_room_warnings(model, requests)], None)
-
-
-def chat_prompt(model: ServedModel, body: Any) -> tuple[TokenRun, PromptHints, Conversation]:
-    """The prompt of a body's messages; hints only where the layout can use them."""
-    template, kwargs = _template(model, body)
-    asks = body.add_generation_prompt is not False
-    hints = PromptHints()
-    if model.layout.recurrent and asks:
-        rendered = render_with_boundaries(
-            template, body.messages, tools=body.tools, kwargs=kwargs, memo=model.boundaries
-        )
-        text = rendered.text
-        prompt = model.tokenize_prompt(text)
-        hints = prompt_hints(rendered, prompt, model.vocabulary)
-    else:
-        text = template.render(body.messages, tools=body.tools, add_generation_prompt=asks, **kwargs)
-        prompt = model.tokenize_prompt(text)
-    return prompt, hints, Conversation(body.messages, body.tools, kwargs, len(text))
-
-
-def chat_text(model: ServedModel, body: Any) -> str:
-    """A body's messages as the model's template writes them. Raises RequestError."""
-    template, kwargs = _template(model, body)
-    asks = body.add_generation_prompt is not False
-    return template.render(body.messages, tools=body.tools, add_generation_prompt=asks, **kwargs)
-
-
-def _template(model: ServedModel, body: Any) -> tuple[ChatTemplate, dict[str, Any]]:
-    """The model's template, and what the body sets in it."""
-    if model.template is None:
-        raise RequestError(
-            "this model has no chat template: start the server with --chat-template FILE, "
-            "or use /v1/completions",
-            param="messages",
-        )
-    _check_messages(body.messages)
-    kwargs = dict(body.chat_template_kwargs or {})
-    reserved = sorted(_RESERVED_KWARGS & kwargs.keys())
-    if reserved:
-        raise RequestError(
-            f"{reserved[0]} cannot be set here; it has a field of its own or is the model's",
-            param=f"chat_template_kwargs.{reserved[0]}",
-        )
-    return model.template, kwargs
-
-
-def _check_messages(messages: list[dict[str, Any]]) -> None:
-    for index, message in enumerate(messages):
-        where = f"messages[{index}]"
-        if not isinstance(message.get("role"), str):
-            raise RequestError(f"{where}.role must be a string", param=f"{where}.role")
-        calls = message.get("tool_calls")
-        if calls is not None and not isinstance(calls, list):
-            raise RequestError(f"{where}.tool_calls must be a list", param=f"{where}.tool_calls")
+    return _work(body, requests, [*_warnings(model, body), *room_warnings(model, requests)], None)
 
 
 def _prompts(model: ServedModel, prompt: Any) -> list[TokenRun]:
@@ -334,14 +276,6 @@ def _asks_nothing(body: GenerationFields, name: str, value: object) -> bool:
     if name == "tool_choice":
         return value == "auto" or (value == "none" and not getattr(body, "tools", None))
     return name in _HARMLESS or (name, value) == ("modalities", ["text"])
-
-
-def _room_warnings(model: ServedModel, requests: list[GenerationRequest]) -> list[str]:
-    """Says so where the context ends before max_tokens does."""
-    room = min(model.layout.context_tokens - len(request.prompt) for request in requests)
-    if all((request.max_tokens or 0) <= room for request in requests) or room <= 0:
-        return []
-    return [f"max_tokens: the context of {model.layout.context_tokens} tokens leaves room for {room}"]
 
 
 def _tool_warnings(body: ChatRequest) -> list[str]:

@@ -12,20 +12,13 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from starlette.concurrency import run_in_threadpool
-
 from headstart.api.generation import ClientGoneError, Generation, Reply
 from headstart.api.openai_errors import body_of
-from headstart.api.openai_parse import Work
 from headstart.api.openai_replies import Form, LogprobWriter, chunk_choice, whole_choice
-from headstart.api.request_log import (
-    LoggedRequest,
-    RequestLog,
-    describe_reply,
-    logged_reply,
-)
+from headstart.api.request_log import RequestLog
 from headstart.api.sse import DONE, KEEP_ALIVE, data_event
-from headstart.api.usage import account, llama_timings, openai_usage
+from headstart.api.usage import llama_timings, openai_usage
+from headstart.api.work import Entry, Work, closed
 from headstart.errors import HeadstartError
 from headstart.serving.models import ServedModel
 from headstart.serving.request import Finished
@@ -48,6 +41,10 @@ class Exchange:
     tenant: str
     log: RequestLog
     created: int = field(default_factory=lambda: int(time.time()))
+
+    @property
+    def entry(self) -> Entry:
+        return Entry(self.log, self.request_id, self.tenant)
 
     def head(self, kind: str) -> dict[str, Any]:
         return {
@@ -142,36 +139,7 @@ class _ChunkWriter:
 
 
 async def _close(exchange: Exchange, generation: Generation) -> dict[str, Any]:
-    """usage, timings and what headstart adds; the same for both forms. Logs the request's reports."""
-    first_s, total_s = generation.first_token_s(), generation.total_s()
-    if exchange.work.report:  # finding the message of the divergence may render the conversation again
-        return await run_in_threadpool(_closing, exchange, generation.ends(), first_s, total_s)
-    return _closing(exchange, generation.ends(), first_s, total_s)
-
-
-def _closing(exchange: Exchange, ends: Sequence[Finished], first_s: float, total_s: float) -> dict[str, Any]:
-    work = exchange.work
-    cost = account(
-        ends,
-        work.replies_a_prompt,
-        first_token_s=first_s,
-        total_s=total_s,
-    )
-    model = exchange.model
-    replies = tuple(
-        logged_reply(model, request.prompt, end.report, drafted=end.drafted, accepted=end.accepted)
-        for request, end in zip(work.requests, ends, strict=True)
-    )
-    exchange.log.put(LoggedRequest(exchange.request_id, exchange.tenant, replies, work.conversation))
-    added: dict[str, Any] = {}
-    if work.warnings:
-        added["warnings"] = list(work.warnings)
-    if work.report:
-        reports = [describe_reply(model, reply, work.conversation) for reply in replies]
-        added["report"] = reports[0]
-        if len(reports) > 1:
-            added["reports"] = reports
-    closing: dict[str, Any] = {"usage": openai_usage(cost), "timings": llama_timings(cost)}
-    if added:
-        closing["headstart"] = added
-    return closing
+    """usage, timings and what headstart adds; the same for both forms."""
+    done = await closed(exchange.model, exchange.work, generation, exchange.entry)
+    closing: dict[str, Any] = {"usage": openai_usage(done.cost), "timings": llama_timings(done.cost)}
+    return {**closing, "headstart": done.added} if done.added else closing

@@ -8,9 +8,10 @@ from typing import Any
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 
+from headstart.api.chat_prompt import chat_prompt, chat_text
 from headstart.api.offload import offload
 from headstart.api.openai_errors import OpenAIRoute
-from headstart.api.openai_parse import chat_prompt, chat_text, check_tokens, parse
+from headstart.api.openai_parse import asked_of, check_tokens, parse
 from headstart.api.openai_types import DetokenizeRequest, TokenizeRequest
 from headstart.errors import RequestError
 from headstart.serving.models import ServedModel
@@ -44,14 +45,14 @@ def router(model: ServedModel) -> APIRouter:
 def _apply_template(model: ServedModel, asked: TokenizeRequest) -> dict[str, Any]:
     if asked.messages is None:
         raise RequestError("send the conversation as messages", param="messages")
-    return {"prompt": chat_text(model, asked)}
+    return {"prompt": chat_text(model, asked_of(asked))}
 
 
 def _tokenize(model: ServedModel, asked: TokenizeRequest) -> dict[str, Any]:
     """Token ids of a text (plain unless `add_special`) or of rendered messages."""
     text = asked.content if asked.content is not None else asked.prompt
     if asked.messages is not None and text is None:
-        tokens, _, _ = chat_prompt(model, asked)
+        tokens, _, _ = chat_prompt(model, asked_of(asked))
     elif text is not None:
         special = asked.parse_special is not False
         add = bool(asked.add_special or asked.add_special_tokens)

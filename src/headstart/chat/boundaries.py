@@ -33,6 +33,8 @@ from headstart.prefix.tokens import TokenRun
 _MARK = "\u2042headstart\u2042"
 _HEAD_ROLES = ("system", "developer")
 _DIGEST_BYTES = 16
+LAST_PLACES = 128
+SPREAD_PLACES = 64
 MIN_POSITION_TOKENS = 16
 """Places nearer to the start than this are not worth a checkpoint: reading them is as quick."""
 
@@ -154,24 +156,32 @@ def render_with_boundaries(
     tools: Sequence[Mapping[str, Any]] | None = None,
     kwargs: Mapping[str, Any] | None = None,
     memo: BoundaryMemo,
+    text: str | None = None,
 ) -> Rendered:
-    """The prompt of `messages`, ready for a reply, with the places where it may part from others.
+    """The prompt of `messages`, ready for a reply, with the places where it may part from others. `text`: the
+    prompt, where it is rendered already.
 
     Raises RequestError where the template refuses the messages; never because of a boundary.
     """
     options = dict(kwargs or {})
-    text = template.render(messages, tools=tools, **options)
+    if text is None:
+        text = template.render(messages, tools=tools, **options)
     return Rendered(text, *_places(text, _Conversation(template, messages, tools, options, memo)))
 
 
 def _places(text: str, talk: _Conversation) -> tuple[int | None, tuple[int | None, ...], int | None]:
     count = len(talk.messages)
     heads = len(_leading(talk.messages))
-    whole = [talk.before(k) for k in range(count + 1)]
+    looked_at = _looked_at(count)
+    whole = [talk.before(k) if k in looked_at or k <= heads else _FAILED for k in range(count + 1)]
     confirmed = _confirm(text, whole)
     if heads and talk.up_to_content(heads - 1).chars < 0:
         confirmed[1 : heads + 1] = [False] * heads  # system text is shown only inside the first turn
-    asked = [k for k in range(count) if not (k and confirmed[k]) and talk.messages[k].get("role") == "user"]
+    asked = [
+        k
+        for k in range(count)
+        if k in looked_at and not (k and confirmed[k]) and talk.messages[k].get("role") == "user"
+    ]
     marked = {k: talk.up_to_content(k) for k in asked}
     confirmed_marked = dict(zip(asked, _confirm(text, [marked[k] for k in asked]), strict=True))
 
@@ -184,6 +194,15 @@ def _places(text: str, talk: _Conversation) -> tuple[int | None, tuple[int | Non
     head_end = place(heads) if heads <= count else None
     body_end = whole[count].chars if confirmed[count] else None
     return head_end or None, starts, body_end
+
+
+def _looked_at(count: int) -> frozenset[int]:
+    """Of that many messages, those whose start is looked for: the last ones, where a conversation goes on or
+    is edited, and some spread over the rest, the same ones while it grows. Each is a rendering of all before
+    it, so all of a long conversation would be quadratic work."""
+    first = max(0, count - LAST_PLACES)
+    stride = 1 << max(0, (first // SPREAD_PLACES).bit_length())
+    return frozenset((*range(0, first, stride), *range(first, count + 1)))
 
 
 def _leading(messages: Sequence[Message]) -> Sequence[Message]:

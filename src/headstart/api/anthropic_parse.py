@@ -1,0 +1,207 @@
+"""From a request of Anthropic's Messages API to what the scheduler takes.
+
+Messages become OpenAI's form, which chat templates are written for: results of tools are messages of their
+own, before what else their message says; thinking stands in `reasoning_content`; a system message among the
+others stays where it is.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from headstart.api.anthropic_types import MessageCountRequest, MessageRequest
+from headstart.api.chat_prompt import ChatPrompt, chat_prompt, room_warnings
+from headstart.api.work import Work
+from headstart.errors import RequestError
+from headstart.serving.models import ServedModel
+from headstart.serving.request import GenerationRequest, Sampling
+
+__all__ = ["message_work", "prompt_of"]
+
+BILLING = "x-anthropic-billing-header:"
+"""A block of Claude Code's system prompt that differs from session to session, and is for Anthropic alone."""
+_ROLES = ("user", "assistant", "system")
+_HARMLESS = frozenset(
+    {"metadata", "service_tier", "container", "context_management", "betas", "mcp_servers", "output_config"}
+)
+_MAX_WARNINGS = 16
+Block = Mapping[str, Any]
+
+
+def message_work(model: ServedModel, body: MessageRequest, tenant: str) -> Work:
+    """Renders and tokenizes the messages. Any thread. Raises RequestError."""
+    asked, warnings = prompt_of(model, body)
+    prompt, hints, conversation = chat_prompt(model, asked)
+    request = GenerationRequest(
+        prompt=prompt,
+        max_tokens=body.max_tokens,
+        sampling=_sampling(body),
+        stop=tuple(body.stop_sequences or ()),
+        hints=hints,
+        tenant=tenant,
+    )
+    warnings += room_warnings(model, [request])
+    return Work(
+        requests=(request,),
+        warnings=tuple(warnings[:_MAX_WARNINGS]),
+        stream=bool(body.stream),
+        report=bool(body.headstart and body.headstart.report),
+        conversation=conversation,
+    )
+
+
+def prompt_of(model: ServedModel, body: MessageCountRequest) -> tuple[ChatPrompt, list[str]]:
+    """The conversation of a body, and a sentence for everything in it that changes nothing here."""
+    warnings = _warnings(model, body)
+    system, left_out = _system(body.system)
+    messages = [message for index, one in enumerate(body.messages) for message in _messages(one, index)]
+    if left_out:
+        warnings.append("system: the billing line of the client was left out of the prompt")
+    tools = [_tool(tool, index) for index, tool in enumerate(body.tools or ())]
+    kwargs: dict[str, Any] = {}
+    if body.thinking is not None and model.template and "enable_thinking" in model.template.asks_for():
+        kwargs["enable_thinking"] = body.thinking.type != "disabled"
+    if tools:
+        warnings.append("tools: given to the model through its template; calls come back as text for now")
+    return ChatPrompt([*system, *messages], tools or None, kwargs), warnings
+
+
+def _sampling(body: MessageRequest) -> Sampling:
+    given = {"temperature": body.temperature, "top_p": body.top_p, "top_k": body.top_k}
+    changed: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    return Sampling(**changed)
+
+
+def _warnings(model: ServedModel, body: MessageCountRequest) -> list[str]:
+    warnings = []
+    if body.model is not None and body.model != model.name:
+        warnings.append(f"model: another model was asked for; {model.name} answered")
+    if body.tool_choice is not None and body.tool_choice.type not in ("auto", "none"):
+        warnings.append(f"tool_choice: {body.tool_choice.type} is not held; the model chooses")
+    for name, value in (body.model_extra or {}).items():
+        if value is not None and name not in _HARMLESS:
+            warnings.append(f"{name[:64]}: this field is not supported and was ignored")
+    return warnings
+
+
+def _system(system: str | list[dict[str, Any]] | None) -> tuple[list[dict[str, Any]], bool]:
+    """The system field as a message, and whether a billing line was left out of it."""
+    if system is None:
+        return [], False
+    if isinstance(system, str):
+        return ([{"role": "system", "content": system}] if system else []), False
+    texts = [_text(block, f"system[{index}]") for index, block in enumerate(system)]
+    kept = [text for text in texts if not text.startswith(BILLING)]
+    message = [{"role": "system", "content": [_part(text) for text in kept]}] if kept else []
+    return message, len(kept) < len(texts)
+
+
+def _messages(message: dict[str, Any], index: int) -> Iterable[dict[str, Any]]:
+    """One message of the body as those of a template."""
+    where = f"messages[{index}]"
+    role, content = message.get("role"), message.get("content")
+    if role not in _ROLES:
+        raise RequestError(f"{where}.role must be user, assistant or system", param=f"{where}.role")
+    if isinstance(content, str):
+        return [{"role": role, "content": content}]
+    if not isinstance(content, list):
+        raise RequestError(f"{where}.content must be a string or a list of blocks", param=f"{where}.content")
+    blocks = [_block(block, f"{where}.content[{at}]") for at, block in enumerate(content)]
+    if role == "assistant":
+        return [_assistant(blocks, f"{where}.content")]
+    results = [_result(block, where, at) for at, block in enumerate(blocks) if block["type"] == "tool_result"]
+    said = [
+        _part(_text(block, f"{where}.content[{at}]"))
+        for at, block in enumerate(blocks)
+        if block["type"] != "tool_result"
+    ]
+    return [*results, {"role": role, "content": said}] if said or not results else results
+
+
+def _assistant(blocks: list[Block], where: str) -> dict[str, Any]:
+    texts: list[dict[str, Any]] = []
+    thoughts: list[str] = []
+    calls: list[dict[str, Any]] = []
+    for at, block in enumerate(blocks):
+        if block["type"] == "thinking":
+            thoughts.append(str(block.get("thinking") or ""))
+        elif block["type"] == "tool_use":
+            calls.append(_call(block, f"{where}[{at}]"))
+        elif block["type"] != "redacted_thinking":
+            texts.append(_part(_text(block, f"{where}[{at}]")))
+    message: dict[str, Any] = {"role": "assistant", "content": texts or None if calls else texts}
+    if thoughts:
+        message["reasoning_content"] = "\n".join(thoughts)
+    if calls:
+        message["tool_calls"] = calls
+    return message
+
+
+def _call(block: Block, where: str) -> dict[str, Any]:
+    name, given = block.get("name"), block.get("input")
+    if not isinstance(name, str) or not isinstance(given, dict):
+        raise RequestError(f"{where}: tool_use needs a name and an input object", param=where)
+    arguments = json.dumps(given, ensure_ascii=False)
+    return {
+        "id": str(block.get("id") or ""),
+        "type": "function",
+        "function": {"name": name, "arguments": arguments},
+    }
+
+
+def _result(block: Block, where: str, at: int) -> dict[str, Any]:
+    place = f"{where}.content[{at}]"
+    content = block.get("content")
+    if not isinstance(block.get("tool_use_id"), str):
+        raise RequestError(f"{place}: tool_result needs the tool_use_id of its call", param=place)
+    if isinstance(content, list):
+        parts = [
+            _part(_text(_block(one, f"{place}.content[{n}]"), f"{place}.content[{n}]"))
+            for n, one in enumerate(content)
+        ]
+        return {"role": "tool", "tool_call_id": block["tool_use_id"], "content": parts}
+    if content is not None and not isinstance(content, str):
+        raise RequestError(f"{place}.content must be a string or a list of blocks", param=f"{place}.content")
+    return {"role": "tool", "tool_call_id": block["tool_use_id"], "content": content or ""}
+
+
+def _block(block: Any, where: str) -> Block:
+    if not isinstance(block, Mapping) or not isinstance(block.get("type"), str):
+        raise RequestError(f'{where} must be an object with a "type"', param=where)
+    return block
+
+
+def _text(block: Any, where: str) -> str:
+    kind = _block(block, where)["type"]
+    if kind != "text":
+        raise RequestError(
+            f"{where} is of type {kind[:40]}; this model is served for text only. Send blocks of type text.",
+            param=where,
+        )
+    if not isinstance(block.get("text"), str):
+        raise RequestError(f'{where} needs its text as a string in "text"', param=where)
+    return str(block["text"])
+
+
+def _part(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _tool(tool: dict[str, Any], index: int) -> dict[str, Any]:
+    """A tool in OpenAI's form, its schema as it came."""
+    where = f"tools[{index}]"
+    kind = tool.get("type")
+    if kind not in (None, "custom"):
+        raise RequestError(
+            f"{where} is of type {str(kind)[:40]}, which Anthropic's servers run; leave it out here",
+            param=where,
+        )
+    if not isinstance(tool.get("name"), str):
+        raise RequestError(f"{where}.name must be a string", param=f"{where}.name")
+    schema = tool.get("input_schema")
+    if not isinstance(schema, dict):
+        raise RequestError(f"{where}.input_schema must be an object", param=f"{where}.input_schema")
+    about = {"description": tool["description"]} if isinstance(tool.get("description"), str) else {}
+    return {"type": "function", "function": {"name": tool["name"], **about, "parameters": schema}}

@@ -1,0 +1,97 @@
+"""A conversation on its way to a prompt: what every dialect's parser ends in.
+
+Messages are in OpenAI's form, which chat templates are written for, whatever dialect they came in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from headstart.api.request_log import Conversation
+from headstart.chat.boundaries import prompt_hints, render_with_boundaries
+from headstart.chat.template import ChatTemplate
+from headstart.errors import RequestError
+from headstart.prefix.plan import PromptHints
+from headstart.prefix.tokens import TokenRun
+from headstart.serving.models import ServedModel
+from headstart.serving.request import GenerationRequest
+
+__all__ = ["ChatPrompt", "chat_prompt", "chat_text", "room_warnings"]
+
+_RESERVED_KWARGS = frozenset({"messages", "tools", "add_generation_prompt", "bos_token", "eos_token", "self"})
+
+
+@dataclass(frozen=True)
+class ChatPrompt:
+    """`kwargs`: what else the template is given. `to_generate`: the prompt ends where a reply begins."""
+
+    messages: Sequence[dict[str, Any]]
+    tools: Sequence[dict[str, Any]] | None = None
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    to_generate: bool = True
+
+
+def chat_prompt(model: ServedModel, asked: ChatPrompt) -> tuple[TokenRun, PromptHints, Conversation]:
+    """Its tokens; hints only where the layout can use them. Any thread. Raises RequestError."""
+    template, kwargs = _template(model, asked)
+    text = _rendered(template, asked, kwargs)
+    prompt = model.tokenize_prompt(text)
+    hints = PromptHints()
+    # What does not fit is refused later; where its messages start is not worth the work.
+    if model.layout.recurrent and asked.to_generate and len(prompt) <= model.layout.context_tokens:
+        rendered = render_with_boundaries(
+            template, asked.messages, tools=asked.tools, kwargs=kwargs, memo=model.boundaries, text=text
+        )
+        hints = prompt_hints(rendered, prompt, model.vocabulary)
+    return prompt, hints, Conversation(asked.messages, asked.tools, kwargs, len(text))
+
+
+def chat_text(model: ServedModel, asked: ChatPrompt) -> str:
+    """The conversation as the model's template writes it. Raises RequestError."""
+    template, kwargs = _template(model, asked)
+    return _rendered(template, asked, kwargs)
+
+
+def room_warnings(model: ServedModel, requests: list[GenerationRequest]) -> list[str]:
+    """Says so where the context ends before max_tokens does."""
+    room = min(model.layout.context_tokens - len(request.prompt) for request in requests)
+    if all((request.max_tokens or 0) <= room for request in requests) or room <= 0:
+        return []
+    return [f"max_tokens: the context of {model.layout.context_tokens} tokens leaves room for {room}"]
+
+
+def _rendered(template: ChatTemplate, asked: ChatPrompt, kwargs: Mapping[str, Any]) -> str:
+    return template.render(
+        asked.messages, tools=asked.tools, add_generation_prompt=asked.to_generate, **kwargs
+    )
+
+
+def _template(model: ServedModel, asked: ChatPrompt) -> tuple[ChatTemplate, dict[str, Any]]:
+    """The model's template, and what is set in it."""
+    if model.template is None:
+        raise RequestError(
+            "this model has no chat template: start the server with --chat-template FILE, "
+            "or use /v1/completions",
+            param="messages",
+        )
+    _check_messages(asked.messages)
+    kwargs = dict(asked.kwargs)
+    reserved = sorted(_RESERVED_KWARGS & kwargs.keys())
+    if reserved:
+        raise RequestError(
+            f"{reserved[0]} cannot be set here; it has a field of its own or is the model's",
+            param=f"chat_template_kwargs.{reserved[0]}",
+        )
+    return model.template, kwargs
+
+
+def _check_messages(messages: Sequence[dict[str, Any]]) -> None:
+    for index, message in enumerate(messages):
+        where = f"messages[{index}]"
+        if not isinstance(message.get("role"), str):
+            raise RequestError(f"{where}.role must be a string", param=f"{where}.role")
+        calls = message.get("tool_calls")
+        if calls is not None and not isinstance(calls, list):
+            raise RequestError(f"{where}.tool_calls must be a list", param=f"{where}.tool_calls")
