@@ -191,9 +191,9 @@ def dated(turn: int) -> str:
     return f"{RULES}Today is {'3 May 1931' if turn < FAULT else '4 May 1931'}, and the log is kept in ink.\n"
 
 
-def test_a_date_before_anthropics_sdk_and_llama_server(llama: LlamaServer, tmp_path: Path) -> None:
-    record = tmp_path / "r.jsonl"
-    with watching(llama.url, "--record", str(record), "--json") as program:
+def named_by_both(url: str, record: Path) -> list[TurnVerdict]:
+    """Anthropic's SDK with a date that changes at the fault, watched: live and recording name it alike."""
+    with watching(url, "--record", str(record), "--json") as program:
         anthropic_turns(program.url, dated)
         live = told(program)
         assert program.stop() == 0
@@ -207,6 +207,19 @@ def test_a_date_before_anthropics_sdk_and_llama_server(llama: LlamaServer, tmp_p
     assert found is not None
     assert (found.culprit, found.step, found.path) == (Culprit.CLIENT, Step.BODY, "system")
     assert found.offset == dated(1).index("3 May")
+    return verdicts
+
+
+def test_a_date_before_anthropics_sdk_and_llama_server(llama: LlamaServer, tmp_path: Path) -> None:
+    named_by_both(llama.url, tmp_path / "r.jsonl")
+
+
+def test_a_date_before_anthropics_sdk_and_headstart(behind: Served, tmp_path: Path) -> None:
+    """Here the server resumes at the very token: nothing but what the date changed is read again."""
+    for verdict in named_by_both(behind.url, tmp_path / "r.jsonl"):
+        if verdict.turn.number not in (1, FAULT):
+            assert verdict.tokens_lost is not None
+            assert verdict.tokens_lost <= 1
 
 
 def test_the_repair_saves_what_the_fault_would_cost(llama: LlamaServer, tmp_path: Path) -> None:
