@@ -498,7 +498,7 @@ def test_recurrent_model_resumes_at_the_start_of_the_message_that_was_edited(edi
 def test_full_queue_is_503_with_retry_after() -> None:
     with served_toy(ToyEngine(context_tokens=CONTEXT, max_sequences=1), queue_limit=1) as model:
         client = client_for(model)
-        answer = client.post(CHAT, json={"messages": HELLO, "n": 8, "max_tokens": 50, "ignore_eos": True})
+        answer = client.post(CHAT, json={"messages": HELLO, "n": 8, "max_tokens": 900, "ignore_eos": True})
         assert answer.status_code == 503
         assert int(answer.headers["retry-after"]) >= 1
         assert answer.json()["error"]["code"] == "overloaded"
