@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 
 from headstart.blame.bodies import prompt_of
 from headstart.blame.diff import change
-from headstart.blame.exchange import Dialect, Exchange
+from headstart.blame.exchange import Dialect, Exchange, Reply, Usage
 from headstart.blame.hashed import readable, texts_kept, without_letters
+from headstart.blame.json_paths import digest
 from headstart.blame.recording import Recorder, Recording, without_bodies
 from headstart.blame.verdict import judge
 from headstart.cli import main
@@ -95,6 +97,58 @@ def test_paths_that_are_none_are_counted_and_raise_nothing(digests: dict[str, st
     read = readable(one)
     assert read.body is not None
     judge([read, replace(read, number=2)])
+
+
+@pytest.mark.parametrize(
+    "digests",
+    [
+        {'["\\x"]': "ab"},
+        {"model": 5},
+        {"model": ["a"]},
+        {"model": None},
+        ["a"],
+        "abc",
+        {"$reply.calls": digest(5)},
+        {"$reply.calls": digest(True)},
+        {"a" + "[0]" * 5000: "ab"},
+        {".".join("a" * 5000): "ab"},
+        {f"messages[{'9' * 5000}].role": digest("user")},
+    ],
+    ids=lambda digests: str(digests)[:30],
+)
+def test_damaged_hashes_raise_nothing(digests: Any) -> None:
+    one = replace(play()[0], body=None, digests=digests)
+    read = readable(one)
+    judge([read, replace(read, number=2)])
+    if "$reply" not in str(digests):
+        assert "no place in the body" in read.notes[-1]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.cause}: {case.name}")
+def test_no_length_and_no_whole_hash_is_told(case: Any) -> None:
+    for verdict in judge([hashed(one) for one in case.sent()]):
+        blank = without_letters(verdict)
+        for found in filter(None, (blank.finding, *blank.also)):
+            assert "characters" not in found.said
+            assert re.search(r"sha256:[0-9a-f]{9}", found.said) is None
+
+
+@pytest.mark.parametrize(("thought", "tokens"), [("", 480), ("Hm. " * 200, 300)])
+def test_the_length_of_hashes_makes_no_prompt_grow(thought: str, tokens: int) -> None:
+    """A template that drops thinking makes prompts shorter; how much was thought is not recorded."""
+    asked: list[dict[str, Any]] = [{"role": "user", "content": "Why is the sky blue?"}]
+    if thought:
+        asked.append({"role": "assistant", "content": "So.", "reasoning_content": thought})
+        asked.append({"role": "user", "content": "And?"})
+    more = [*asked, {"role": "assistant", "content": "ok"}, {"role": "user", "content": "go"}]
+    sent = [
+        Exchange(
+            number, number, Dialect.OPENAI_CHAT, "", {"messages": said}, Reply("ok"), Usage(prompt, cached, 1)
+        )
+        for number, (said, prompt, cached) in enumerate(((asked, 500, 0), (more, tokens, 290)), 1)
+    ]
+    assert [one.finding for one in judge(sent) if one.finding and one.finding.cause == "TRUNCATED"] == []
+    assert "TRUNCATED" not in causes(sent).values()
 
 
 def test_a_recording_of_hashes_is_explained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

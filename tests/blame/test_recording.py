@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import stat
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 from headstart.blame.exchange import Dialect, Exchange, Reply, Timing, ToolCall, Usage
 from headstart.blame.har import to_har
 from headstart.blame.json_paths import digest, digests, leaves
-from headstart.blame.recording import Recorder, Recording, read
+from headstart.blame.recording import Recorder, Recording, read, without_bodies
 from headstart.errors import ConfigError
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "reference" / "recording.schema.json"
@@ -176,7 +177,7 @@ def test_every_cut_of_a_recording_is_read_up_to_there(tmp_path: Path) -> None:
     path = tmp_path / "r"
     written(path, EXCHANGE)
     whole = path.read_bytes()
-    for cut in range(0, len(whole), 7):
+    for cut in range(0, len(whole) - 1, 7):
         path.write_bytes(whole[:cut])
         assert len(list(read(path))) == 0
     path.write_bytes(whole.rstrip(b"\n"))
@@ -201,3 +202,53 @@ def test_har() -> None:
     assert second["response"]["status"] == 0
     for entry in (first, second):
         assert set(entry) >= {"startedDateTime", "time", "request", "response", "cache", "timings"}
+
+
+REQUIRED = {
+    "log": {"version", "creator", "entries"},
+    "creator": {"name", "version"},
+    "entries": {"startedDateTime", "time", "request", "response", "cache", "timings"},
+    "request": {
+        *("method", "url", "httpVersion", "cookies", "headers", "queryString", "headersSize", "bodySize")
+    },
+    "response": {
+        *("status", "statusText", "httpVersion", "cookies", "headers", "content"),
+        *("redirectURL", "headersSize", "bodySize"),
+    },
+    "content": {"size", "mimeType"},
+    "postData": {"mimeType", "text"},
+    "headers": {"name", "value"},
+    "queryString": {"name", "value"},
+    "timings": {"send", "wait", "receive"},
+}
+
+
+def lacking(value: Any, name: str = "") -> list[str]:
+    """Fields that HAR 1.2 requires and `value` has not."""
+    if isinstance(value, list):
+        return [field for one in value for field in lacking(one, name)]
+    if not isinstance(value, dict):
+        return []
+    own = [f"{name}.{field}" for field in sorted(REQUIRED.get(name, set()) - value.keys())]
+    return [*own, *(field for key, one in value.items() for field in lacking(one, key))]
+
+
+@pytest.mark.parametrize(
+    ("timing", "waits"),
+    [
+        (Timing(0.5, 1.0), (500, 500)),
+        (Timing(None, 1.0), (1000, 0)),
+        (Timing(0.5, None), (500, 0)),
+        (Timing(), (0, 0)),
+        (Timing(1.5, 1.0), (1500, 0)),
+    ],
+)
+def test_a_har_has_what_the_format_requires(timing: Timing, waits: tuple[int, int]) -> None:
+    """No timing that is required may be negative, and an entry's time is the sum of them."""
+    kept = [replace(EXCHANGE, timing=timing), without_bodies(replace(EXCHANGE, timing=timing))]
+    har = json.loads(json.dumps(to_har(kept, "http://h:1")))
+    assert lacking(har) == []
+    for entry in har["log"]["entries"]:
+        assert (entry["timings"]["wait"], entry["timings"]["receive"]) == waits
+        assert entry["time"] == sum(waits)
+        assert ("comment" in entry["timings"]) == (None in (timing.first_token, timing.total))

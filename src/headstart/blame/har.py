@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from headstart import __version__
-from headstart.blame.exchange import Exchange
+from headstart.blame.exchange import Exchange, Timing
 
 _UNKNOWN = -1
 """HAR's number for what is not known."""
@@ -26,20 +26,30 @@ def to_har(exchanges: Iterable[Exchange], upstream: str) -> dict[str, Any]:
 
 
 def _entry(exchange: Exchange, upstream: str) -> dict[str, Any]:
-    total_s, first_s = exchange.timing.total, exchange.timing.first_token
-    wait_ms = _UNKNOWN if first_s is None else first_s * 1000
-    receive_ms = _UNKNOWN if total_s is None or first_s is None else (total_s - first_s) * 1000
+    timings = _timings(exchange.timing)
     return {
         "startedDateTime": datetime.fromtimestamp(exchange.started, UTC).isoformat(),
-        "time": 0 if total_s is None else total_s * 1000,
+        "time": timings["wait"] + timings["receive"],
         "request": _request(exchange, upstream),
         "response": _response(exchange),
         "cache": {},
-        "timings": {"send": 0, "wait": wait_ms, "receive": receive_ms},
+        "timings": timings,
         "comment": "; ".join(
             [exchange.dialect.value, *exchange.notes, *([exchange.error] if exchange.error else [])]
         ),
     }
+
+
+def _timings(timing: Timing) -> dict[str, Any]:
+    """Milliseconds. HAR takes no negative number here, so what is not known is told in a comment."""
+    total_s, first_s = timing.total, timing.first_token
+    wait_s = first_s if first_s is not None else (total_s or 0)
+    receive_s = max(0.0, (total_s or 0) - wait_s)
+    told = {"send": 0, "wait": wait_s * 1000, "receive": receive_s * 1000}
+    if first_s is not None and total_s is not None:
+        return told
+    lacking = [name for name, one in (("first token", first_s), ("end", total_s)) if one is None]
+    return {**told, "comment": f"not measured: {', '.join(lacking)}"}
 
 
 def _request(exchange: Exchange, upstream: str) -> dict[str, Any]:

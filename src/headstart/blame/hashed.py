@@ -14,10 +14,12 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from headstart.blame.causes import SERVER_CAUSES, unknown
+from headstart.blame.causes import SERVER_CAUSES, truncated, unknown
+from headstart.blame.causes.context import SMALL_TOKENS
 from headstart.blame.exchange import Dialect, Exchange, Reply, ToolCall
 from headstart.blame.finding import Finding
 from headstart.blame.json_paths import digest
+from headstart.blame.prompt import Kind
 from headstart.blame.verdict import TurnVerdict
 
 __all__ = ["of_part", "readable", "texts_kept", "without_letters"]
@@ -31,6 +33,10 @@ image image_url input_text output_text summary_text message function_call functi
 object string integer number boolean array ephemeral auto none required any low medium high minimal
 enabled disabled json json_object json_schema base64 url stop length tool_calls end_turn
 """
+_LONG_HASH = re.compile(rf"({_MARK}[0-9a-f]{{8}})[0-9a-f]*(?:\.\.\.)?")
+_LENGTH = re.compile(r" (?:of|by) [\d,]+ characters")
+# Deeper bodies are no requests, and would be too deep for what reads them.
+_MOST_STEPS = 100
 _MOST_NUMBER = 4096
 _LARGE = (1 << 20, 1 << 10)
 # What these say rests on whole parts, or on the server's counts.
@@ -49,8 +55,9 @@ def readable(exchange: Exchange) -> Exchange:
     """`exchange` with a body and reply of hashes, where it has no texts. A path that is none gives a note."""
     if texts_kept(exchange):
         return exchange
-    asked = {path: told for path, told in exchange.digests.items() if not path.startswith(_REPLY)}
-    said = {path: told for path, told in exchange.digests.items() if path.startswith(_REPLY)}
+    digests = exchange.digests if isinstance(exchange.digests, Mapping) else {"digests": None}
+    asked = {path: told for path, told in digests.items() if not path.startswith(_REPLY)}
+    said = {path: told for path, told in digests.items() if path.startswith(_REPLY)}
     body, strange = _built(asked)
     told, _ = _built({path.removeprefix(_REPLY).lstrip("."): one for path, one in said.items()})
     notes = exchange.notes
@@ -61,14 +68,30 @@ def readable(exchange: Exchange) -> Exchange:
 
 def without_letters(verdict: TurnVerdict) -> TurnVerdict:
     """`verdict` on a turn of hashes: names no cause that only letters tell, and no place within a part."""
-    found = None if verdict.finding is None else of_part(verdict.finding)
-    also = (of_part(one) for one in verdict.also)
-    return replace(verdict, finding=found, also=tuple(also))
+    found = verdict.finding
+    if found is not None and found.cause == truncated.CODE and not _surely_cut(verdict):
+        found = None
+    also = tuple(of_part(one) for one in verdict.also)
+    return replace(verdict, finding=found and of_part(found), also=also)
+
+
+def _surely_cut(verdict: TurnVerdict) -> bool:
+    """Whether the server's counts alone say so: hashes are all of one length, and a template may drop
+    thinking of any."""
+    turn, before = verdict.turn, verdict.turn.before
+    if turn.prompt is None or before is None or before.prompt is None:
+        return False
+    thought = any(piece.kind is Kind.THINKING for piece in before.prompt.pieces)
+    had, now = before.exchange.usage.prompt or 0, verdict.usage.prompt or 0
+    return bool(truncated.half(turn.prompt, now)) or (not thought and had - now > SMALL_TOKENS)
 
 
 def of_part(found: Finding) -> Finding:
     """What `found` says of texts that are known by their hashes."""
-    blank = replace(found, offset=None, char=None, token=None, tokens_behind=None, before="", after="")
+    said = _LONG_HASH.sub(r"\1", _LENGTH.sub("", found.said))
+    blank = replace(
+        found, said=said, offset=None, char=None, token=None, tokens_behind=None, before="", after=""
+    )
     if found.cause in _BY_PARTS:
         return blank
     said = "this part is another one than in the turn before; what it says was not recorded"
@@ -79,9 +102,10 @@ def _reply(exchange: Exchange, told: Any) -> Reply:
     """What was said, in hashes. Arguments that came as an object cannot be compared with their text."""
     if not isinstance(told, Mapping):
         return exchange.reply
+    listed = told.get("calls")
     calls = tuple(
         ToolCall(str(call.get("id", "")), str(call.get("name", "")), str(call.get("arguments", "")))
-        for call in told.get("calls") or ()
+        for call in (listed if isinstance(listed, list) else ())
         if isinstance(call, Mapping)
     )
     if calls and exchange.dialect in _OBJECTS:
@@ -90,13 +114,13 @@ def _reply(exchange: Exchange, told: Any) -> Reply:
     return replace(exchange.reply, text=text, thinking=thinking, calls=calls)
 
 
-def _built(digests: Mapping[str, str]) -> tuple[Any, int]:
+def _built(digests: Mapping[str, Any]) -> tuple[Any, int]:
     """The document whose leaves have these hashes, and how many paths lead nowhere."""
     root: dict[str, Any] = {}
     strange = 0
     for path, told in digests.items():
-        steps = _steps(path)
-        if steps is None or not _put(root, steps, _known().get(told, _MARK + told)):
+        steps = _steps(path) if isinstance(told, str) else None
+        if steps is None or not _put(root, steps, _known().get(told, f"{_MARK}{told}")):
             strange += 1
     return _plain(root).get("", {}) if isinstance(root, dict) else {}, strange
 
@@ -107,10 +131,13 @@ def _steps(path: str) -> list[str | int] | None:
     at = 0
     while at < len(path):
         match = _STEP.match(path, at)
-        if match is None:
+        if match is None or len(steps) == _MOST_STEPS:
             return None
         name, index, quoted = match.groups()
-        steps.append(name if name is not None else int(index) if index is not None else json.loads(quoted))
+        try:
+            steps.append(name or (int(index) if index is not None else json.loads(quoted)))
+        except ValueError:
+            return None
         at = match.end()
     return steps
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headstart.blame.causes.context import SMALL_TOKENS, Context, server_finding
 from headstart.blame.finding import Change, Finding, Fix
-from headstart.blame.prompt import Kind
+from headstart.blame.prompt import Kind, Prompt
 
 CODE = "TRUNCATED"
 PLAIN = (
@@ -42,7 +42,7 @@ def detect(change: Change | None, context: Context) -> Finding | None:
         return None
     said = f"the prompt grew by {grew:,} characters, its tokens went from {had:,} to {now:,}"
     return server_finding(
-        CODE, context, said + _half(context, now), OLLAMA if context.served_by("ollama") else FIX
+        CODE, context, said + half(context.prompt, now), OLLAMA if context.served_by("ollama") else FIX
     )
 
 
@@ -52,8 +52,9 @@ def _partial(context: Context, had: int, now: int) -> bool:
     return now < _PARTIAL * had or had < most
 
 
-def _half(context: Context, now: int) -> str:
-    size = context.prompt.options.get("num_ctx")
+def half(prompt: Prompt, now: int) -> str:
+    """Says so where `now` tokens are what Ollama leaves of a prompt that is too long; else ""."""
+    size = prompt.options.get("num_ctx")
     if isinstance(size, int) and size // 2 <= now <= size // 2 + 8:
         return f", half of num_ctx {size:,}"
     return ""
