@@ -16,6 +16,7 @@ from fastapi import FastAPI, Request
 from fastapi.testclient import TestClient
 
 from headstart.api.anthropic import router as anthropic_router
+from headstart.api.ollama import router as ollama_router
 from headstart.api.openai import router
 from headstart.api.request_log import RequestLog
 from headstart.api.tokens import router as tokens_router
@@ -82,6 +83,7 @@ def app_for(model: ServedModel) -> FastAPI:
     requests = RequestLog()
     app.include_router(router(model, requests))
     app.include_router(anthropic_router(model, requests))
+    app.include_router(ollama_router(model, requests))
     app.include_router(tokens_router(model))
 
     @app.middleware("http")

@@ -182,7 +182,7 @@ class Slow:
 
 def test_waiting_is_bridged_by_comments_only(toy: ServedModel, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(openai_stream, "KEEP_ALIVE_S", 0.05)
-    monkeypatch.setattr("headstart.api.openai.EARLY_FAILURE_S", 0.05)
+    monkeypatch.setattr("headstart.api.answering.EARLY_FAILURE_S", 0.05)
     text = stream(replace(toy, scheduler=Slow(said("late"), 0.4))).text
     before = text[: text.index("data:")]
     assert before
@@ -193,7 +193,7 @@ def test_waiting_is_bridged_by_comments_only(toy: ServedModel, monkeypatch: pyte
 def test_failure_after_the_stream_began_is_an_error_event(
     toy: ServedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headstart.api.openai.EARLY_FAILURE_S", 0.05)
+    monkeypatch.setattr("headstart.api.answering.EARLY_FAILURE_S", 0.05)
     events = [PrefillDone(REPORT), Delta(1, "a"), Failed(EngineError("broken"))]
     answer = stream(replace(toy, scheduler=Slow(events, 0.2)))
     assert answer.status_code == 200

@@ -8,18 +8,16 @@ import uuid
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
+from headstart.api.answering import answered
 from headstart.api.anthropic_errors import AnthropicRoute
 from headstart.api.anthropic_parse import message_work, prompt_of
 from headstart.api.anthropic_stream import Answer, stream_reply, whole_reply
 from headstart.api.anthropic_types import MessageCountRequest, MessageRequest
 from headstart.api.chat_prompt import chat_prompt
-from headstart.api.generation import ClientGoneError, Generation
+from headstart.api.generation import Generation
 from headstart.api.offload import offload
-from headstart.api.openai_errors import GONE
 from headstart.api.openai_parse import parse
-from headstart.api.openai_stream import EARLY_FAILURE_S
 from headstart.api.request_log import RequestLog
-from headstart.api.sse import EventStream
 from headstart.api.work import Entry
 from headstart.serving.models import ServedModel
 
@@ -37,7 +35,14 @@ def router(model: ServedModel, requests: RequestLog) -> APIRouter:
         tenant = str(getattr(http.state, "tenant", ""))
         work = await offload(body, lambda: message_work(model, parse(MessageRequest, body), tenant))
         answer = Answer(model, work, Entry(requests, f"msg_{uuid.uuid4().hex}", tenant))
-        return await _answered(answer, Generation(model, http, arrived_s))
+        generation = Generation(model, http, arrived_s)
+        return await answered(
+            generation,
+            work,
+            lambda ready: stream_reply(answer, generation, ready),
+            lambda: whole_reply(answer, generation),
+            {"Request-Id": answer.entry.request_id, "X-Request-Id": answer.entry.request_id},
+        )
 
     @routes.post("/v1/messages/count_tokens")
     async def count_tokens(http: Request) -> JSONResponse:
@@ -50,23 +55,3 @@ def router(model: ServedModel, requests: RequestLog) -> APIRouter:
         return JSONResponse({"input_tokens": await offload(body, count)})
 
     return routes
-
-
-async def _answered(answer: Answer, generation: Generation) -> Response:
-    headers = {"Request-Id": answer.entry.request_id, "X-Request-Id": answer.entry.request_id}
-    try:
-        generation.submit(answer.work.requests)
-        if answer.work.stream:
-            ready = await generation.news(EARLY_FAILURE_S)
-            response: Response = EventStream(stream_reply(answer, generation, ready), generation.close)
-            response.headers.update(headers)
-            return response
-        reply = await whole_reply(answer, generation)
-    except ClientGoneError:
-        generation.close()
-        return Response(status_code=GONE)
-    except BaseException:
-        generation.close()
-        raise
-    generation.close()
-    return JSONResponse(reply, headers=headers)

@@ -16,6 +16,7 @@ from headstart.api.auth import Guard, policy_of
 from headstart.api.cache_admin import router as cache_router
 from headstart.api.error_shapes import error_for
 from headstart.api.metrics import ReplyCounter, ServerMetrics
+from headstart.api.ollama import router as ollama_router
 from headstart.api.openai import router as openai_router
 from headstart.api.openai_errors import error_response
 from headstart.api.request_log import RequestLog
@@ -38,6 +39,7 @@ def create_app(
     requests = RequestLog()
     app.include_router(openai_router(served, requests))
     app.include_router(anthropic_router(served, requests))
+    app.include_router(ollama_router(served, requests))
     app.include_router(tokens_router(served))
     app.include_router(cache_router(served, scheduler))
     app.add_exception_handler(HeadstartError, _headstart_error)

@@ -17,4 +17,6 @@ def error_for(
     """The JSON object of an error answered with HTTP `status` to a request for `path`."""
     if path == _ANTHROPIC or path.startswith(f"{_ANTHROPIC}/"):
         return anthropic_errors.error_body(message, status=status)
+    if path.startswith("/api/"):
+        return {"error": message}
     return openai_errors.error_body(message, status=status, param=param, code=code)

@@ -12,15 +12,15 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.concurrency import run_in_threadpool
 
-from headstart.api.generation import ClientGoneError, Generation
+from headstart.api.answering import answered
+from headstart.api.generation import Generation
 from headstart.api.offload import offload
-from headstart.api.openai_errors import GONE, OpenAIRoute
+from headstart.api.openai_errors import OpenAIRoute
 from headstart.api.openai_parse import chat_work, completion_work, parse
 from headstart.api.openai_replies import CHAT, TEXT, Form
-from headstart.api.openai_stream import EARLY_FAILURE_S, Exchange, stream_reply, whole_reply
+from headstart.api.openai_stream import Exchange, stream_reply, whole_reply
 from headstart.api.openai_types import ChatRequest, CompletionRequest
 from headstart.api.request_log import RequestLog, describe
-from headstart.api.sse import EventStream
 from headstart.api.work import Work
 from headstart.errors import RequestError
 from headstart.serving.models import ServedModel
@@ -83,24 +83,14 @@ async def _complete(
     exchange = Exchange(
         model, form, work, request_id=form.id_prefix + uuid.uuid4().hex, tenant=_tenant(http), log=requests
     )
-    headers = {"X-Request-Id": exchange.request_id}
     generation = Generation(model, http, arrived_s)
-    try:
-        generation.submit(work.requests)
-        if work.stream:
-            ready = await generation.news(EARLY_FAILURE_S)
-            response: Response = EventStream(stream_reply(exchange, generation, ready), generation.close)
-            response.headers.update(headers)
-            return response
-        reply = await whole_reply(exchange, generation)
-    except ClientGoneError:
-        generation.close()
-        return Response(status_code=GONE)
-    except BaseException:
-        generation.close()
-        raise
-    generation.close()
-    return JSONResponse(reply, headers=headers)
+    return await answered(
+        generation,
+        work,
+        lambda ready: stream_reply(exchange, generation, ready),
+        lambda: whole_reply(exchange, generation),
+        {"X-Request-Id": exchange.request_id},
+    )
 
 
 def _tenant(http: Request) -> str:

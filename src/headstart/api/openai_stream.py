@@ -26,8 +26,6 @@ from headstart.serving.request import Finished
 log = logging.getLogger(__name__)
 
 KEEP_ALIVE_S = 10.0
-EARLY_FAILURE_S = 1.0
-"""How long a stream's headers wait, so that what fails at once is answered with its HTTP status."""
 
 
 @dataclass(frozen=True)

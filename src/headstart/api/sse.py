@@ -9,6 +9,7 @@ from fastapi import Response
 from pydantic_core import to_json
 from starlette.types import Receive, Scope, Send
 
+EVENTS = "text/event-stream"
 KEEP_ALIVE = b": keep-alive\n\n"
 """A comment (WHATWG HTML, "Server-sent events"): no client takes it for content."""
 DONE = b"data: [DONE]\n\n"
@@ -25,10 +26,11 @@ class EventStream(Response):
     Whoever makes the events watches the connection; this response only sends.
     """
 
-    media_type = "text/event-stream"
-
-    def __init__(self, events: AsyncGenerator[bytes, None], close: Callable[[], None]) -> None:
-        super().__init__(headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+    def __init__(
+        self, events: AsyncGenerator[bytes, None], close: Callable[[], None], media_type: str = EVENTS
+    ) -> None:
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        super().__init__(headers=headers, media_type=media_type)
         del self.headers["content-length"]
         self._events = events
         self._close = close
