@@ -50,7 +50,7 @@ def router(model: ServedModel, requests: RequestLog) -> APIRouter:
 
         def count() -> int:
             asked, _ = prompt_of(model, parse(MessageCountRequest, body))
-            return len(chat_prompt(model, asked)[0])
+            return len(chat_prompt(model, asked).tokens)
 
         return JSONResponse({"input_tokens": await offload(body, count)})
 

@@ -14,6 +14,7 @@ from typing import Any
 from headstart.api.anthropic_types import MessageCountRequest, MessageRequest
 from headstart.api.chat_prompt import ChatPrompt, chat_prompt, room_warnings
 from headstart.api.work import Work
+from headstart.chat.thinking import thinking_kwargs
 from headstart.errors import RequestError
 from headstart.serving.models import ServedModel
 from headstart.serving.request import GenerationRequest, Sampling
@@ -33,14 +34,15 @@ Block = Mapping[str, Any]
 def message_work(model: ServedModel, body: MessageRequest, tenant: str) -> Work:
     """Renders and tokenizes the messages. Any thread. Raises RequestError."""
     asked, warnings = prompt_of(model, body)
-    prompt, hints, conversation = chat_prompt(model, asked)
+    prompt = chat_prompt(model, asked)
     request = GenerationRequest(
-        prompt=prompt,
+        prompt=prompt.tokens,
         max_tokens=body.max_tokens,
         sampling=_sampling(body),
         stop=tuple(body.stop_sequences or ()),
-        hints=hints,
+        hints=prompt.hints,
         tenant=tenant,
+        shown=prompt.shown,
     )
     warnings += room_warnings(model, [request])
     return Work(
@@ -48,7 +50,8 @@ def message_work(model: ServedModel, body: MessageRequest, tenant: str) -> Work:
         warnings=tuple(warnings[:_MAX_WARNINGS]),
         stream=bool(body.stream),
         report=bool(body.headstart and body.headstart.report),
-        conversation=conversation,
+        conversation=prompt.conversation,
+        format=prompt.format,
     )
 
 
@@ -60,12 +63,10 @@ def prompt_of(model: ServedModel, body: MessageCountRequest) -> tuple[ChatPrompt
     if left_out:
         warnings.append("system: the billing line of the client was left out of the prompt")
     tools = [_tool(tool, index) for index, tool in enumerate(body.tools or ())]
-    kwargs: dict[str, Any] = {}
-    if body.thinking is not None and model.template and "enable_thinking" in model.template.asks_for():
-        kwargs["enable_thinking"] = body.thinking.type != "disabled"
-    if tools:
-        warnings.append("tools: given to the model through its template; calls come back as text for now")
-    return ChatPrompt([*system, *messages], tools or None, kwargs), warnings
+    wish = None if body.thinking is None else body.thinking.type != "disabled"
+    kwargs, unheard = thinking_kwargs(model.thinking, {}, enable=wish)
+    calls = body.tool_choice is None or body.tool_choice.type != "none"
+    return ChatPrompt([*system, *messages], tools or None, kwargs, calls=calls), [*warnings, *unheard]
 
 
 def _sampling(body: MessageRequest) -> Sampling:

@@ -129,11 +129,11 @@ class Blocks:
 async def whole_reply(answer: Answer, generation: Generation) -> dict[str, Any]:
     """Waits for the reply and gives the message."""
     (end,) = await generation.run()
-    blocks = Blocks()
+    blocks, splitter = Blocks(), answer.work.format.splitter(hold=True)
     text, _ = generation.replies[0].take()
-    for _ in (*blocks.take([TextDelta(text)]), *blocks.end()):
+    for _ in (*blocks.take([*splitter.feed(text), *splitter.end()]), *blocks.end()):
         pass
-    done = await closed(answer.model, answer.work, generation, answer.entry)
+    done = await closed(answer.model, answer.work, generation, answer.entry, splitter.warnings)
     message = answer.message(blocks.content, usage_of(end.report, end.completion_tokens))
     return {**message, **stop_of(end, called=blocks.called), **_added(done)}
 
@@ -153,7 +153,10 @@ async def stream_reply(
                     yield KEEP_ALIVE
                 for event in writer.news(news):
                     yield event
-            for event in writer.last(await closed(answer.model, answer.work, generation, answer.entry)):
+            for event in writer.rest():
+                yield event
+            done = await closed(answer.model, answer.work, generation, answer.entry, writer.warnings)
+            for event in writer.last(done):
                 yield event
         except ClientGoneError:
             return
@@ -167,14 +170,28 @@ class _Writer:
         self._answer = answer
         self._reply = reply
         self._blocks = Blocks()
+        self._splitter = answer.work.format.splitter(hold=False)
         self._begun = False
+
+    @property
+    def warnings(self) -> list[str]:
+        return self._splitter.warnings
 
     def news(self, news: Sequence[Reply]) -> Iterator[bytes]:
         if not news or not self._reply.text:
             return
-        yield from self._begin()
         text, _ = self._reply.take()
-        yield from map(_event, self._blocks.take([TextDelta(text)]))
+        yield from self._told(self._splitter.feed(text))
+
+    def rest(self) -> Iterator[bytes]:
+        """What the end of the reply makes certain."""
+        text, _ = self._reply.take()
+        yield from self._told([*self._splitter.feed(text), *self._splitter.end()])
+
+    def _told(self, events: Sequence[Event]) -> Iterator[bytes]:
+        if events:
+            yield from self._begin()
+            yield from map(_event, self._blocks.take(events))
 
     def last(self, done: Closed) -> Iterator[bytes]:
         end = self._reply.end

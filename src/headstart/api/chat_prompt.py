@@ -11,30 +11,47 @@ from typing import Any
 
 from headstart.api.request_log import Conversation
 from headstart.chat.boundaries import prompt_hints, render_with_boundaries
+from headstart.chat.replies.format import PLAIN, ReplyFormat
 from headstart.chat.template import ChatTemplate
+from headstart.chat.thinking import opens_thinking
 from headstart.errors import RequestError
 from headstart.prefix.plan import PromptHints
 from headstart.prefix.tokens import TokenRun
 from headstart.serving.models import ServedModel
 from headstart.serving.request import GenerationRequest
 
-__all__ = ["ChatPrompt", "chat_prompt", "chat_text", "room_warnings"]
+__all__ = ["ChatPrompt", "Prompted", "chat_prompt", "chat_text", "room_warnings"]
 
 _RESERVED_KWARGS = frozenset({"messages", "tools", "add_generation_prompt", "bos_token", "eos_token", "self"})
 
 
 @dataclass(frozen=True)
 class ChatPrompt:
-    """`kwargs`: what else the template is given. `to_generate`: the prompt ends where a reply begins."""
+    """`kwargs`: what else the template is given. `to_generate`: the prompt ends where a reply begins.
+    `calls`: whether the tools may be called; where not, they are in the prompt all the same, so that it
+    stays the same."""
 
     messages: Sequence[dict[str, Any]]
     tools: Sequence[dict[str, Any]] | None = None
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     to_generate: bool = True
+    calls: bool = True
 
 
-def chat_prompt(model: ServedModel, asked: ChatPrompt) -> tuple[TokenRun, PromptHints, Conversation]:
-    """Its tokens; hints only where the layout can use them. Any thread. Raises RequestError."""
+@dataclass(frozen=True)
+class Prompted:
+    """A conversation as a prompt. `hints` only where the layout can use them; `format`: how replies to it
+    are taken apart; `shown`: the control tokens that this needs to see."""
+
+    tokens: TokenRun
+    hints: PromptHints = field(default_factory=PromptHints)
+    conversation: Conversation | None = None
+    format: ReplyFormat = PLAIN
+    shown: frozenset[int] = frozenset()
+
+
+def chat_prompt(model: ServedModel, asked: ChatPrompt) -> Prompted:
+    """Any thread. Raises RequestError."""
     template, kwargs = _template(model, asked)
     text = _rendered(template, asked, kwargs)
     prompt = model.tokenize_prompt(text)
@@ -45,7 +62,20 @@ def chat_prompt(model: ServedModel, asked: ChatPrompt) -> tuple[TokenRun, Prompt
             template, asked.messages, tools=asked.tools, kwargs=kwargs, memo=model.boundaries, text=text
         )
         hints = prompt_hints(rendered, prompt, model.vocabulary)
-    return prompt, hints, Conversation(asked.messages, asked.tools, kwargs, len(text))
+    conversation = Conversation(asked.messages, asked.tools, kwargs, len(text))
+    format_ = _format(model, asked, text)
+    plain = format_.syntax.thinking is None and not format_.tools and not format_.harmony
+    return Prompted(prompt, hints, conversation, format_, frozenset() if plain else model.marking_tokens)
+
+
+def _format(model: ServedModel, asked: ChatPrompt, text: str) -> ReplyFormat:
+    """With `calls` false, or without tools, what looks like a call is text."""
+    tools: dict[str, Any] = {}
+    for tool in asked.tools or () if asked.calls else ():
+        function = tool.get("function")
+        if isinstance(function, dict) and isinstance(function.get("name"), str):
+            tools[function["name"]] = function.get("parameters")
+    return ReplyFormat(model.syntax, tools, opens_thinking(text), model.harmony)
 
 
 def chat_text(model: ServedModel, asked: ChatPrompt) -> str:

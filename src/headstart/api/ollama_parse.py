@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
-from headstart.api.chat_prompt import ChatPrompt, chat_prompt, room_warnings
+from headstart.api.chat_prompt import ChatPrompt, Prompted, chat_prompt, room_warnings
 from headstart.api.ollama_types import AskFields, ChatAsk, GenerateAsk
-from headstart.api.request_log import Conversation
 from headstart.api.work import Work
+from headstart.chat.thinking import thinking_kwargs
 from headstart.errors import RequestError
-from headstart.prefix.plan import PromptHints
-from headstart.prefix.tokens import TokenRun
 from headstart.serving.models import ServedModel
 from headstart.serving.request import ConstraintKind, ConstraintSpec, GenerationRequest, Sampling
 
@@ -37,11 +35,9 @@ _LEAST_SEED, _MOST_SEED = -(2**63), 2**64 - 1
 def chat_work(model: ServedModel, body: ChatAsk, tenant: str) -> Work:
     """Renders and tokenizes the messages. Any thread. Raises RequestError."""
     messages = [_message(message, index) for index, message in enumerate(body.messages)]
-    asked = ChatPrompt(messages, body.tools or None, _switches(model, body))
-    warnings = _warnings(model, body)
-    if body.tools:
-        warnings.append("tools: given to the model through its template; calls come back as text for now")
-    return _work(model, body, _Prompt(*chat_prompt(model, asked)), tenant, warnings=warnings)
+    kwargs, unheard = _switches(model, body)
+    asked = ChatPrompt(messages, body.tools or None, kwargs)
+    return _work(model, body, chat_prompt(model, asked), tenant, warnings=_warnings(model, body) + unheard)
 
 
 def generate_work(model: ServedModel, body: GenerateAsk, tenant: str) -> Work:
@@ -55,19 +51,14 @@ def generate_work(model: ServedModel, body: GenerateAsk, tenant: str) -> Work:
             raise RequestError(f"{name} is not supported: {why}", param=name)
     text, warnings = body.prompt or "", _warnings(model, body)
     if body.raw:
-        return _work(model, body, _Prompt(model.tokenize_prompt(text)), tenant, warnings=warnings)
+        return _work(model, body, Prompted(model.tokenize_prompt(text)), tenant, warnings=warnings)
     system = [{"role": "system", "content": body.system}] if body.system else []
-    asked = ChatPrompt([*system, {"role": "user", "content": text}], None, _switches(model, body))
-    return _work(model, body, _Prompt(*chat_prompt(model, asked)), tenant, warnings=warnings)
+    kwargs, unheard = _switches(model, body)
+    asked = ChatPrompt([*system, {"role": "user", "content": text}], None, kwargs)
+    return _work(model, body, chat_prompt(model, asked), tenant, warnings=warnings + unheard)
 
 
-class _Prompt(NamedTuple):
-    tokens: TokenRun
-    hints: PromptHints = PromptHints()
-    conversation: Conversation | None = None
-
-
-def _work(model: ServedModel, body: AskFields, prompt: _Prompt, tenant: str, *, warnings: list[str]) -> Work:
+def _work(model: ServedModel, body: AskFields, prompt: Prompted, tenant: str, *, warnings: list[str]) -> Work:
     options = body.options or {}
     limit = _whole(options, "num_predict", -2, 2**31)
     request = GenerationRequest(
@@ -78,6 +69,7 @@ def _work(model: ServedModel, body: AskFields, prompt: _Prompt, tenant: str, *, 
         constraint=_constraint(model, body.format),
         hints=prompt.hints,
         tenant=tenant,
+        shown=prompt.shown,
     )
     warnings += room_warnings(model, [request])
     return Work(
@@ -85,6 +77,7 @@ def _work(model: ServedModel, body: AskFields, prompt: _Prompt, tenant: str, *, 
         warnings=tuple(warnings[:_MAX_WARNINGS]),
         stream=body.stream is not False,
         conversation=prompt.conversation,
+        format=prompt.format,
     )
 
 
@@ -117,17 +110,11 @@ def _call(call: Any, where: str) -> dict[str, Any]:
     }
 
 
-def _switches(model: ServedModel, body: AskFields) -> dict[str, Any]:
-    """What `think` sets in the template, where that has such a switch."""
-    if body.think is None or model.template is None:
-        return {}
-    known = model.template.asks_for()
-    found: dict[str, Any] = {}
-    if "enable_thinking" in known:
-        found["enable_thinking"] = body.think is not False
-    if isinstance(body.think, str) and "reasoning_effort" in known:
-        found["reasoning_effort"] = body.think
-    return found
+def _switches(model: ServedModel, body: AskFields) -> tuple[dict[str, Any], list[str]]:
+    """What `think` sets in the template, and a sentence where it knows no such switch."""
+    effort = body.think if isinstance(body.think, str) else None
+    enable = body.think if isinstance(body.think, bool) else None
+    return thinking_kwargs(model.thinking, {}, enable=enable, effort=effort)
 
 
 def _sampling(options: Mapping[str, Any]) -> Sampling:

@@ -105,8 +105,9 @@ async def whole_reply(answer: Answer, generation: Generation) -> dict[str, Any]:
     """Waits for the reply and gives its only object."""
     (end,) = await generation.run()
     text, _ = generation.replies[0].take()
-    said = Calls().take([TextDelta(text)])
-    done = await closed(answer.model, answer.work, generation, answer.entry)
+    splitter = answer.work.format.splitter(hold=True)
+    said = Calls().take([*splitter.feed(text), *splitter.end()])
+    done = await closed(answer.model, answer.work, generation, answer.entry, splitter.warnings)
     return answer.line(said, **_last(end, done))
 
 
@@ -115,28 +116,29 @@ async def stream_reply(
 ) -> AsyncGenerator[bytes, None]:
     """The lines. `ready`: replies with news that were taken before headers went out."""
     async with generation:
-        calls = Calls()
+        calls, splitter = Calls(), answer.work.format.splitter(hold=True)
+
+        def told(news: Sequence[Reply]) -> Iterable[bytes]:
+            for reply in news:
+                if said := calls.take(splitter.feed(reply.take()[0])):
+                    yield _line(answer.line(said))
+
         try:
-            for line in _news(answer, calls, ready):
+            for line in told(ready):
                 yield line
             while not generation.finished:
-                for line in _news(answer, calls, await generation.news(WAIT_S)):
+                for line in told(await generation.news(WAIT_S)):
                     yield line
+            if said := calls.take(splitter.end()):
+                yield _line(answer.line(said))
             (end,) = generation.ends()
-            done = await closed(answer.model, answer.work, generation, answer.entry)
+            done = await closed(answer.model, answer.work, generation, answer.entry, splitter.warnings)
             yield _line(answer.line(Said(), **_last(end, done)))
         except ClientGoneError:
             return
         except HeadstartError as error:
             log.warning("request %s failed after its stream had begun: %s", answer.entry.request_id, error)
             yield _line({"error": str(error)})
-
-
-def _news(answer: Answer, calls: Calls, news: Sequence[Reply]) -> Iterable[bytes]:
-    for reply in news:
-        text, _ = reply.take()
-        if said := calls.take([TextDelta(text)]):
-            yield _line(answer.line(said))
 
 
 def _last(end: Finished, done: Closed) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from headstart.api.openai_types import (
 )
 from headstart.api.request_log import Conversation
 from headstart.api.work import Work
+from headstart.chat.thinking import thinking_kwargs
 from headstart.errors import RequestError
 from headstart.prefix.tokens import TokenRun, token_run
 from headstart.serving.models import ServedModel
@@ -62,16 +63,23 @@ def parse(kind: type[Fields], body: bytes) -> Fields:
 def chat_work(model: ServedModel, body: ChatRequest, tenant: str) -> Work:
     """Renders and tokenizes the messages. Any thread. Raises RequestError."""
     warnings = [*_warnings(model, body), *_tool_warnings(body)]
-    prompt, hints, conversation = chat_prompt(model, asked_of(body))
+    kwargs, unheard = thinking_kwargs(
+        model.thinking, body.chat_template_kwargs or {}, effort=body.reasoning_effort
+    )
+    asked = replace(asked_of(body), kwargs=kwargs, calls=body.tool_choice != "none")
+    prompt = chat_prompt(model, asked)
+    warnings += unheard
     limit = body.max_completion_tokens or body.max_tokens
     if body.max_tokens and body.max_completion_tokens and body.max_tokens != body.max_completion_tokens:
         warnings.append("max_tokens was not used: max_completion_tokens takes its place")
     if body.top_logprobs is not None and not body.logprobs:
         raise RequestError("top_logprobs needs logprobs to be true", param="top_logprobs")
     top = (body.top_logprobs or 0) if body.logprobs else None
-    request = _request(model, body, tenant, prompt, limit=limit, top_logprobs=top)
+    request = _request(model, body, tenant, prompt.tokens, limit=limit, top_logprobs=top)
+    request = replace(request, hints=prompt.hints, shown=prompt.shown)
     warnings += room_warnings(model, [request])
-    return _work(body, [replace(request, hints=hints)], warnings, conversation)
+    work = _work(body, [request], warnings, prompt.conversation)
+    return replace(work, format=prompt.format)
 
 
 def asked_of(body: ChatRequest | TokenizeRequest) -> ChatPrompt:
@@ -273,12 +281,11 @@ def _warnings(model: ServedModel, body: GenerationFields) -> list[str]:
 
 def _asks_nothing(body: GenerationFields, name: str, value: object) -> bool:
     """Whether an unknown field asks for no more than is done anyway."""
-    if name == "tool_choice":
-        return value == "auto" or (value == "none" and not getattr(body, "tools", None))
     return name in _HARMLESS or (name, value) == ("modalities", ["text"])
 
 
 def _tool_warnings(body: ChatRequest) -> list[str]:
-    if not body.tools:
+    choice = body.tool_choice
+    if not body.tools or choice in (None, "auto", "none"):
         return []
-    return ["tools: given to the model through its template; calls come back as text for now"]
+    return ["tool_choice: only auto and none are held; the model chooses"]

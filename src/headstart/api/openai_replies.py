@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from headstart.chat.replies.events import ArgumentsDelta, CallEnd, CallStart, Event, TextDelta, ThinkingDelta
 from headstart.serving.models import ServedModel
-from headstart.serving.request import Delta, Finished, TokenLogprob
+from headstart.serving.request import Delta, Finished, FinishReason, TokenLogprob
 
 _LEAST_LOGPROB = -9999.0
 """What OpenAI gives for a probability of zero; JSON has no infinity."""
@@ -84,37 +85,79 @@ class LogprobWriter:
         return self._model.vocabulary.pieces[token]
 
 
+def reason_of(end: Finished, *, called: bool) -> str:
+    """OpenAI's word for why a reply ended."""
+    return "tool_calls" if called and end.reason is FinishReason.STOP else end.reason.value
+
+
 def whole_choice(
-    form: Form, index: int, text: str, logprobs: dict[str, Any] | None, end: Finished
+    form: Form, index: int, events: Sequence[Event], logprobs: dict[str, Any] | None, end: Finished
 ) -> dict[str, Any]:
     """A finished reply as one entry of `choices`."""
-    choice: dict[str, Any] = {"index": index, "logprobs": logprobs, "finish_reason": end.reason.value}
-    if form.chat:
-        choice["message"] = {"role": "assistant", "content": text, "refusal": None}
-    else:
-        choice["text"] = text
-    return choice
+    text = "".join(event.text for event in events if isinstance(event, TextDelta))
+    calls = calls_of(events)
+    reason = reason_of(end, called=bool(calls))
+    choice: dict[str, Any] = {"index": index, "logprobs": logprobs, "finish_reason": reason}
+    if not form.chat:
+        return {**choice, "text": text}
+    message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
+    thinking = "".join(event.text for event in events if isinstance(event, ThinkingDelta))
+    if thinking:
+        message["reasoning_content"] = thinking
+    if calls:
+        message |= {"content": text or None, "tool_calls": calls}
+    return {**choice, "message": message}
+
+
+def calls_of(events: Sequence[Event]) -> list[dict[str, Any]]:
+    """The calls that are complete."""
+    calls: dict[int, dict[str, Any]] = {}
+    whole: set[int] = set()
+    for event in events:
+        if isinstance(event, CallStart):
+            function = {"name": event.name, "arguments": ""}
+            calls[event.index] = {"id": event.id, "type": "function", "function": function}
+        elif isinstance(event, ArgumentsDelta):
+            calls[event.index]["function"]["arguments"] += event.text
+        elif isinstance(event, CallEnd):
+            whole.add(event.index)
+    return [call for index, call in calls.items() if index in whole]
+
+
+def delta_of(event: Event) -> dict[str, Any] | None:
+    """What a stream's chunk says of an event; None where that is nothing."""
+    match event:
+        case TextDelta():
+            return {"content": event.text}
+        case ThinkingDelta():
+            return {"reasoning_content": event.text}
+        case CallStart():
+            function = {"name": event.name, "arguments": ""}
+            return _call_delta(event.index, {"id": event.id, "type": "function", "function": function})
+        case ArgumentsDelta():
+            return _call_delta(event.index, {"function": {"arguments": event.text}})
+        case CallEnd():
+            return None
+
+
+def _call_delta(index: int, call: dict[str, Any]) -> dict[str, Any]:
+    return {"tool_calls": [{"index": index, **call}]}
 
 
 def chunk_choice(
     form: Form,
     index: int,
-    text: str,
+    delta: Mapping[str, Any],
     *,
     first: bool,
     logprobs: dict[str, Any] | None = None,
     reason: str | None = None,
 ) -> dict[str, Any]:
-    """What one stream chunk adds to reply `index`. The role comes with the first text of a chat."""
+    """What one stream chunk adds to reply `index`. The role comes with the first of a chat."""
     choice: dict[str, Any] = {"index": index, "logprobs": logprobs, "finish_reason": reason}
     if not form.chat:
-        choice["text"] = text
-        return choice
-    delta: dict[str, Any] = {"role": "assistant"} if first else {}
-    if text or first:
-        delta["content"] = text
-    choice["delta"] = delta
-    return choice
+        return {**choice, "text": delta.get("content", "")}
+    return {**choice, "delta": {"role": "assistant", "content": "", **delta} if first else dict(delta)}
 
 
 def _finite(logprob: float) -> float:

@@ -52,7 +52,7 @@ def _tokenize(model: ServedModel, asked: TokenizeRequest) -> dict[str, Any]:
     """Token ids of a text (plain unless `add_special`) or of rendered messages."""
     text = asked.content if asked.content is not None else asked.prompt
     if asked.messages is not None and text is None:
-        tokens, _, _ = chat_prompt(model, asked_of(asked))
+        tokens = chat_prompt(model, asked_of(asked)).tokens
     elif text is not None:
         special = asked.parse_special is not False
         add = bool(asked.add_special or asked.add_special_tokens)

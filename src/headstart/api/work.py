@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from headstart.api.generation import Generation
 from headstart.api.request_log import Conversation, LoggedRequest, RequestLog, describe_reply, logged_reply
 from headstart.api.usage import Accounting, account
+from headstart.chat.replies.format import PLAIN, ReplyFormat
 from headstart.serving.models import ServedModel
 from headstart.serving.request import GenerationRequest
 
@@ -27,6 +29,7 @@ class Work:
     include_usage: bool = False
     report: bool = False
     conversation: Conversation | None = None
+    format: ReplyFormat = PLAIN
 
 
 @dataclass(frozen=True)
@@ -46,8 +49,11 @@ class Closed:
     added: dict[str, Any]
 
 
-async def closed(model: ServedModel, work: Work, generation: Generation, entry: Entry) -> Closed:
-    """The account of a request whose replies have all ended; logs their reports."""
+async def closed(
+    model: ServedModel, work: Work, generation: Generation, entry: Entry, warnings: Sequence[str] = ()
+) -> Closed:
+    """The account of a request whose replies have all ended; logs their reports. `warnings`: what went wrong
+    in the replies."""
     first_s, total_s = generation.first_token_s(), generation.total_s()
     ends = generation.ends()
     cost = account(ends, work.replies_a_prompt, first_token_s=first_s, total_s=total_s)
@@ -57,8 +63,8 @@ async def closed(model: ServedModel, work: Work, generation: Generation, entry: 
     )
     entry.log.put(LoggedRequest(entry.request_id, entry.tenant, replies, work.conversation))
     added: dict[str, Any] = {}
-    if work.warnings:
-        added["warnings"] = list(work.warnings)
+    if work.warnings or warnings:
+        added["warnings"] = [*work.warnings, *warnings]
     if work.report:
         # Finding the message of the divergence may render the conversation again.
         reports = await run_in_threadpool(

@@ -14,16 +14,19 @@ from headstart.engines.base import Vocabulary
 
 
 class TextStream:
-    """The text of one reply. `stopped` is the stop string that ended it, None while there is none.
+    """The text of one reply. `stopped` is the stop string that ended it, None while there is none. `shown`:
+    control tokens that are spelled in it all the same.
 
     Holds back at most an incomplete character and the longest end of the text that could begin a
     stop string; the work for a token grows with the text it adds and that end, not with the reply.
     """
 
-    def __init__(self, vocabulary: Vocabulary, stops: tuple[str, ...]) -> None:
+    def __init__(
+        self, vocabulary: Vocabulary, stops: tuple[str, ...], shown: frozenset[int] = frozenset()
+    ) -> None:
         self.stopped: str | None = None
         self._pieces = vocabulary.pieces
-        self._hidden = vocabulary.control | vocabulary.end_of_generation
+        self._hidden = (vocabulary.control - shown) | vocabulary.end_of_generation
         self._stops = tuple(stop for stop in stops if stop)
         self._firsts = frozenset(stop[0] for stop in self._stops)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")

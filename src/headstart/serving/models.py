@@ -12,7 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from headstart.chat.boundaries import BoundaryMemo
+from headstart.chat.replies.format import is_harmony, marking_tokens
+from headstart.chat.replies.syntax import Syntax, syntax_of
 from headstart.chat.template import ChatTemplate
+from headstart.chat.thinking import Thinking, thinking_of
 from headstart.engines.base import EngineFacts, Vocabulary
 from headstart.engines.spelling import tokenize_prompt
 from headstart.prefix.block import StateLayout
@@ -55,6 +58,25 @@ class ServedModel:
     load_s: float = 0.0
     speculate: str = "off"
     boundaries: BoundaryMemo = field(default_factory=BoundaryMemo)
+
+    @cached_property
+    def syntax(self) -> Syntax:
+        """How the model writes calls and thoughts, by its template's markers."""
+        return Syntax() if self.template is None else syntax_of(self.template.source)
+
+    @cached_property
+    def thinking(self) -> Thinking:
+        """What the template does about thinking."""
+        return Thinking() if self.template is None else thinking_of(self.template)
+
+    @cached_property
+    def harmony(self) -> bool:
+        return self.template is not None and is_harmony(self.template.source)
+
+    @cached_property
+    def marking_tokens(self) -> frozenset[int]:
+        """Control tokens that calls and thoughts are written with."""
+        return marking_tokens(self.vocabulary, harmony=self.harmony)
 
     @cached_property
     def piece_bytes(self) -> npt.NDArray[np.int64]:

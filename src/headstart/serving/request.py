@@ -47,6 +47,7 @@ class GenerationRequest:
 
     `tenant` keeps the states of different API keys apart. `max_tokens` None means up to the end
     of the context. `top_logprobs` None means no log-probabilities; 0 means the chosen token's only.
+    `shown`: control tokens that are spelled in the reply's text.
     """
 
     prompt: TokenRun
@@ -59,6 +60,7 @@ class GenerationRequest:
     hints: PromptHints = field(default_factory=PromptHints)
     tenant: str = ""
     use_cache: bool = True
+    shown: frozenset[int] = frozenset()
 
 
 class FinishReason(StrEnum):

@@ -96,7 +96,7 @@ class Running:
         self._buffer = np.empty(prompt_tokens + self.max_new_tokens, dtype=np.int32)
         self._buffer[:prompt_tokens] = request.prompt
         self._length = prompt_tokens
-        self._stream = TextStream(vocabulary, request.stop)
+        self._stream = TextStream(vocabulary, request.stop, request.shown)
         self._sampler = Sampler(request.sampling, vocab_size, request.prompt)
         self._constraint = constraint
 

@@ -203,4 +203,9 @@ def _id_maker(chars: int) -> Callable[[], str]:
     """Ids as OpenAI's look, or of so many letters and digits where a template asks for that."""
     if chars:
         return lambda: secrets.token_hex(chars)[:chars]
-    return lambda: "call_" + secrets.token_hex(12)
+    return new_call_id
+
+
+def new_call_id() -> str:
+    """An id as OpenAI's look."""
+    return "call_" + secrets.token_hex(12)

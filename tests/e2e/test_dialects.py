@@ -1,0 +1,68 @@
+"""Ten turns in each dialect with a real model: every turn reads what is new, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import httpx
+import openai
+import pytest
+
+from tests.e2e.test_serve import Served, serving
+
+SYSTEM = "You keep the log of a lighthouse. Answer in a few words. " * 6
+TURNS = 10
+Turn = Callable[[str, list[Any]], tuple[str, int, int]]
+
+
+@pytest.fixture(scope="module")
+def server(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    log = tmp_path_factory.mktemp("serve") / "log"
+    with serving(log, "--engine", "llamacpp", "--model", "embedded", "--ctx-size", "4096") as one:
+        yield one
+
+
+def by_openai(url: str, said: list[Any]) -> tuple[str, int, int]:
+    client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
+    messages = [{"role": "system", "content": f"OpenAI. {SYSTEM}"}, *said]
+    reply = client.chat.completions.create(model="m", messages=messages, max_tokens=8, temperature=0)
+    assert reply.usage and reply.usage.prompt_tokens_details
+    cached = reply.usage.prompt_tokens_details.cached_tokens or 0
+    return reply.choices[0].message.content or "", reply.usage.prompt_tokens, cached
+
+
+def by_anthropic(url: str, said: list[Any]) -> tuple[str, int, int]:
+    client = anthropic.Anthropic(base_url=url, api_key="none", max_retries=0)
+    asked: dict[str, Any] = {
+        "model": "m",
+        "max_tokens": 8,
+        "system": f"Anthropic. {SYSTEM}",
+        "messages": said,
+    }
+    with client.messages.stream(**asked, extra_body={"temperature": 0}) as stream:
+        usage, text = stream.get_final_message().usage, stream.get_final_text()
+    cached = usage.cache_read_input_tokens or 0
+    return text, usage.input_tokens + (usage.cache_creation_input_tokens or 0) + cached, cached
+
+
+def by_ollama(url: str, said: list[Any]) -> tuple[str, int, int]:
+    messages = [{"role": "system", "content": f"Ollama. {SYSTEM}"}, *said]
+    options = {"temperature": 0, "num_predict": 8}
+    body = {"model": "m", "messages": messages, "options": options, "stream": False}
+    reply = httpx.post(f"{url}/api/chat", json=body, timeout=60).json()
+    return reply["message"]["content"], reply["prompt_eval_count"], reply["prompt_eval_cached_count"]
+
+
+@pytest.mark.parametrize("ask", [by_openai, by_anthropic, by_ollama])
+def test_ten_turns_read_only_what_is_new(server: Served, ask: Turn) -> None:
+    said: list[Any] = []
+    before = 0
+    for turn in range(TURNS):
+        said.append({"role": "user", "content": f"Ship {turn} passed. What do you write?"})
+        text, prompt, cached = ask(server.url, said)
+        assert cached >= before - 1, f"turn {turn} read {prompt - cached} of {prompt}, {before} were there"
+        said.append({"role": "assistant", "content": text})
+        before = prompt
