@@ -19,6 +19,7 @@ from headstart.api.anthropic import router as anthropic_router
 from headstart.api.ollama import router as ollama_router
 from headstart.api.openai import router
 from headstart.api.request_log import RequestLog
+from headstart.api.responses import router as responses_router
 from headstart.api.tokens import router as tokens_router
 from headstart.chat.template import ChatTemplate
 from headstart.engines.toy import ToyEngine
@@ -82,6 +83,7 @@ def app_for(model: ServedModel) -> FastAPI:
     app = FastAPI()
     requests = RequestLog()
     app.include_router(router(model, requests))
+    app.include_router(responses_router(model, requests))
     app.include_router(anthropic_router(model, requests))
     app.include_router(ollama_router(model, requests))
     app.include_router(tokens_router(model))

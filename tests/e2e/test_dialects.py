@@ -34,6 +34,15 @@ def by_openai(url: str, said: list[Any]) -> tuple[str, int, int]:
     return reply.choices[0].message.content or "", reply.usage.prompt_tokens, cached
 
 
+def by_responses(url: str, said: list[Any]) -> tuple[str, int, int]:
+    client = openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0)
+    reply = client.responses.create(
+        model="m", input=said, instructions=f"Responses. {SYSTEM}", max_output_tokens=16, temperature=0
+    )
+    assert reply.usage
+    return reply.output_text, reply.usage.input_tokens, reply.usage.input_tokens_details.cached_tokens
+
+
 def by_anthropic(url: str, said: list[Any]) -> tuple[str, int, int]:
     client = anthropic.Anthropic(base_url=url, api_key="none", max_retries=0)
     asked: dict[str, Any] = {
@@ -56,7 +65,7 @@ def by_ollama(url: str, said: list[Any]) -> tuple[str, int, int]:
     return reply["message"]["content"], reply["prompt_eval_count"], reply["prompt_eval_cached_count"]
 
 
-@pytest.mark.parametrize("ask", [by_openai, by_anthropic, by_ollama])
+@pytest.mark.parametrize("ask", [by_openai, by_responses, by_anthropic, by_ollama])
 def test_ten_turns_read_only_what_is_new(server: Served, ask: Turn) -> None:
     said: list[Any] = []
     before = 0

@@ -20,6 +20,7 @@ from headstart.api.ollama import router as ollama_router
 from headstart.api.openai import router as openai_router
 from headstart.api.openai_errors import error_response
 from headstart.api.request_log import RequestLog
+from headstart.api.responses import router as responses_router
 from headstart.api.tokens import router as tokens_router
 from headstart.config import Settings
 from headstart.errors import HeadstartError
@@ -38,6 +39,7 @@ def create_app(
     app.include_router(admin_router(served, scheduler, metrics))
     requests = RequestLog()
     app.include_router(openai_router(served, requests))
+    app.include_router(responses_router(served, requests))
     app.include_router(anthropic_router(served, requests))
     app.include_router(ollama_router(served, requests))
     app.include_router(tokens_router(served))
