@@ -149,7 +149,8 @@ class Items:
         yield from self.end()
         self._open = kind
         item: dict[str, Any] = {"id": _id("msg" if kind == "message" else "rs"), "type": kind}
-        item.update({"role": "assistant"} if kind == "message" else {"summary": []})
+        more: dict[str, Any] = {"role": "assistant"} if kind == "message" else {"summary": []}
+        item |= more
         yield from self._added({**item, "status": "in_progress", "content": []})
         part: dict[str, Any] = {"type": _text_name(kind), "text": ""}
         part |= {"annotations": [], "logprobs": []} if kind == "message" else {}
