@@ -17,7 +17,8 @@ MAX_LINES = 400
 ALLOWED: dict[str, frozenset[str]] = {
     "errors": frozenset(),
     "options": frozenset({"errors"}),
-    "config": frozenset({"errors", "options"}),
+    "chat_options": frozenset({"options"}),
+    "config": frozenset({"chat_options", "errors", "options"}),
     "prefix": frozenset({"errors"}),
     # `prefix.tokens` comes with `prefix.block`: it names the token runs that blocks are made of.
     "engines": frozenset({"errors", "prefix.block", "prefix.tokens"}),

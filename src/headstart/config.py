@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from headstart.chat_options import ChatSettings
 from headstart.errors import ConfigError
 from headstart.options import (
     Option,
@@ -33,7 +34,7 @@ from headstart.options import (
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(ChatSettings):
     """Everything `headstart serve` can be told. Sizes in bytes, lengths in tokens."""
 
     model: str = option(
@@ -71,14 +72,6 @@ class Settings:
         metavar="FILE[=SCALE]",
         shown="none",
         repeatable=True,
-    )
-    chat_template: str | None = option(
-        None,
-        parse_text,
-        "model",
-        "Chat template to use in place of the model's own: a file with Jinja in it, or the Jinja itself.",
-        metavar="FILE|JINJA",
-        shown="the model's own",
     )
     ctx_size: int | None = option(
         None,

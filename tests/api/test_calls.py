@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import queue
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -12,9 +13,13 @@ import anthropic
 import openai
 import pytest
 
+from headstart.chat.choices import ChatChoices
 from headstart.chat.replies.format import marking_tokens
+from headstart.chat.replies.syntax import REASONING_FORMATS, TOOL_FORMATS
 from headstart.chat.stream import TextStream
 from headstart.chat.template import ChatTemplate
+from headstart.chat.tool_order import ToolOrder
+from headstart.config import OPTIONS
 from headstart.engines.base import Vocabulary
 from headstart.serving.models import ServedModel
 from headstart.serving.request import Delta, Event, Finished, GenerationRequest, Sampling
@@ -215,3 +220,38 @@ def test_the_scheduler_shows_what_a_request_asks_to_see(toy: ServedModel) -> Non
             text += event.text if isinstance(event, Delta) else ""
         texts.append(text + event.tail)
     assert texts == [2 * vocabulary.pieces[control].decode(), ""]
+
+
+def test_tools_in_another_order_are_read_as_they_first_were(toy: ServedModel) -> None:
+    """In every dialect, and only where nobody wants them as they are sent."""
+    two = [TOOLS[0], {"type": "function", "function": {"name": "stop", "parameters": SCHEMA}}]
+    flat = [{"type": "function", **one["function"]} for one in two]
+    named = [{"name": one["function"]["name"], "input_schema": SCHEMA} for one in two]  # type: ignore[index]
+    asked: list[tuple[str, str, list[Any], dict[str, Any]]] = [
+        ("/v1/chat/completions", "messages", two, {"max_tokens": 1}),
+        ("/v1/responses", "input", flat, {"max_output_tokens": 1}),
+        ("/v1/messages", "messages", named, {"max_tokens": 1}),
+        ("/api/chat", "messages", two, {"stream": False, "options": {"num_predict": 1}}),
+    ]
+    for sent, rearranges in ((False, True), (True, False)):
+        model = writing(toy, "Yes.")
+        model = replace(model, chat=ChatChoices(tools_as_sent=sent), tool_order=ToolOrder())
+        client = client_for(model)
+        requests = model.scheduler.requests  # type: ignore[attr-defined]
+        for path, name, tools, more in asked:
+            first = client.post(path, json={name: ASKED, "tools": tools, **more}).json()
+            again = client.post(path, json={name: ASKED, "tools": tools[::-1], **more}).json()
+            assert (requests[-1].prompt.tolist() == requests[-2].prompt.tolist()) is rearranges, path
+            warned = [one for one in again.get("headstart", {}).get("warnings", ()) if "order" in one]
+            assert len(warned) == rearranges, path
+            assert not any("order" in one for one in first.get("headstart", {}).get("warnings", ()))
+
+
+def test_the_form_of_calls_can_be_chosen(toy: ServedModel) -> None:
+    model = replace(writing(toy, REPLY), chat=ChatChoices(tool_parser="none", reasoning_parser="none"))
+    body = {"messages": ASKED, "tools": TOOLS}
+    message = client_for(model).post("/v1/chat/completions", json=body).json()["choices"][0]["message"]
+    assert message["content"] == REPLY
+    assert set(TOOL_FORMATS) | set(REASONING_FORMATS) <= set(
+        re.findall(r"[\w-]+", " ".join(one.help for one in OPTIONS if one.field_name.endswith("_parser")))
+    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from headstart.api.anthropic_types import MessageCountRequest, MessageRequest
@@ -34,7 +35,8 @@ Block = Mapping[str, Any]
 def message_work(model: ServedModel, body: MessageRequest, tenant: str) -> Work:
     """Renders and tokenizes the messages. Any thread. Raises RequestError."""
     asked, warnings = prompt_of(model, body)
-    prompt = chat_prompt(model, asked)
+    prompt = chat_prompt(model, replace(asked, tenant=tenant))
+    warnings += prompt.notes
     request = GenerationRequest(
         prompt=prompt.tokens,
         max_tokens=body.max_tokens,
@@ -64,7 +66,7 @@ def prompt_of(model: ServedModel, body: MessageCountRequest) -> tuple[ChatPrompt
         warnings.append("system: the billing line of the client was left out of the prompt")
     tools = [_tool(tool, index) for index, tool in enumerate(body.tools or ())]
     wish = None if body.thinking is None else body.thinking.type != "disabled"
-    kwargs, unheard = thinking_kwargs(model.thinking, {}, enable=wish)
+    kwargs, unheard = thinking_kwargs(model.thinking, {}, enable=wish, preserve=model.chat.preserve_thinking)
     calls = body.tool_choice is None or body.tool_choice.type != "none"
     return ChatPrompt([*system, *messages], tools or None, kwargs, calls=calls), [*warnings, *unheard]
 

@@ -6,7 +6,7 @@ Messages are in OpenAI's form, which chat templates are written for, whatever di
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headstart.api.request_log import Conversation
@@ -36,22 +36,26 @@ class ChatPrompt:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     to_generate: bool = True
     calls: bool = True
+    tenant: str = ""
 
 
 @dataclass(frozen=True)
 class Prompted:
     """A conversation as a prompt. `hints` only where the layout can use them; `format`: how replies to it
-    are taken apart; `shown`: the control tokens that this needs to see."""
+    are taken apart; `shown`: the control tokens that this needs to see. `notes`: what was done
+    to the conversation, a sentence each."""
 
     tokens: TokenRun
     hints: PromptHints = field(default_factory=PromptHints)
     conversation: Conversation | None = None
     format: ReplyFormat = PLAIN
     shown: frozenset[int] = frozenset()
+    notes: tuple[str, ...] = ()
 
 
 def chat_prompt(model: ServedModel, asked: ChatPrompt) -> Prompted:
     """Any thread. Raises RequestError."""
+    asked, notes = _in_order(model, asked)
     template, kwargs = _template(model, asked)
     text = _rendered(template, asked, kwargs)
     prompt = model.tokenize_prompt(text)
@@ -65,7 +69,21 @@ def chat_prompt(model: ServedModel, asked: ChatPrompt) -> Prompted:
     conversation = Conversation(asked.messages, asked.tools, kwargs, len(text))
     format_ = _format(model, asked, text)
     plain = format_.syntax.thinking is None and not format_.tools and not format_.harmony
-    return Prompted(prompt, hints, conversation, format_, frozenset() if plain else model.marking_tokens)
+    shown = frozenset[int]() if plain else model.marking_tokens
+    return Prompted(prompt, hints, conversation, format_, shown, notes)
+
+
+def _in_order(model: ServedModel, asked: ChatPrompt) -> tuple[ChatPrompt, tuple[str, ...]]:
+    """The conversation with its tools in the order in which the same ones came first."""
+    if not asked.tools or model.chat.tools_as_sent:
+        return asked, ()
+    tools, moved = model.tool_order.arranged(asked.tools, asked.tenant)
+    if not moved:
+        return asked, ()
+    note = (
+        "tools: rendered in the order in which the same ones were first sent (--tool-order as-sent: as sent)"
+    )
+    return replace(asked, tools=[dict(tool) for tool in tools]), (note,)
 
 
 def _format(model: ServedModel, asked: ChatPrompt, text: str) -> ReplyFormat:
@@ -80,6 +98,7 @@ def _format(model: ServedModel, asked: ChatPrompt, text: str) -> ReplyFormat:
 
 def chat_text(model: ServedModel, asked: ChatPrompt) -> str:
     """The conversation as the model's template writes it. Raises RequestError."""
+    asked, _ = _in_order(model, asked)
     template, kwargs = _template(model, asked)
     return _rendered(template, asked, kwargs)
 

@@ -36,7 +36,7 @@ def chat_work(model: ServedModel, body: ChatAsk, tenant: str) -> Work:
     """Renders and tokenizes the messages. Any thread. Raises RequestError."""
     messages = [_message(message, index) for index, message in enumerate(body.messages)]
     kwargs, unheard = _switches(model, body)
-    asked = ChatPrompt(messages, body.tools or None, kwargs)
+    asked = ChatPrompt(messages, body.tools or None, kwargs, tenant=tenant)
     return _work(model, body, chat_prompt(model, asked), tenant, warnings=_warnings(model, body) + unheard)
 
 
@@ -71,7 +71,7 @@ def _work(model: ServedModel, body: AskFields, prompt: Prompted, tenant: str, *,
         tenant=tenant,
         shown=prompt.shown,
     )
-    warnings += room_warnings(model, [request])
+    warnings += [*prompt.notes, *room_warnings(model, [request])]
     return Work(
         (request,),
         warnings=tuple(warnings[:_MAX_WARNINGS]),
@@ -114,7 +114,9 @@ def _switches(model: ServedModel, body: AskFields) -> tuple[dict[str, Any], list
     """What `think` sets in the template, and a sentence where it knows no such switch."""
     effort = body.think if isinstance(body.think, str) else None
     enable = body.think if isinstance(body.think, bool) else None
-    return thinking_kwargs(model.thinking, {}, enable=enable, effort=effort)
+    return thinking_kwargs(
+        model.thinking, {}, enable=enable, effort=effort, preserve=model.chat.preserve_thinking
+    )
 
 
 def _sampling(options: Mapping[str, Any]) -> Sampling:

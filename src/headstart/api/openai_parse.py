@@ -64,11 +64,14 @@ def chat_work(model: ServedModel, body: ChatRequest, tenant: str) -> Work:
     """Renders and tokenizes the messages. Any thread. Raises RequestError."""
     warnings = [*_warnings(model, body), *_tool_warnings(body)]
     kwargs, unheard = thinking_kwargs(
-        model.thinking, body.chat_template_kwargs or {}, effort=body.reasoning_effort
+        model.thinking,
+        body.chat_template_kwargs or {},
+        effort=body.reasoning_effort,
+        preserve=model.chat.preserve_thinking,
     )
-    asked = replace(asked_of(body), kwargs=kwargs, calls=body.tool_choice != "none")
+    asked = replace(asked_of(body), kwargs=kwargs, calls=body.tool_choice != "none", tenant=tenant)
     prompt = chat_prompt(model, asked)
-    warnings += unheard
+    warnings += [*unheard, *prompt.notes]
     limit = body.max_completion_tokens or body.max_tokens
     if body.max_tokens and body.max_completion_tokens and body.max_tokens != body.max_completion_tokens:
         warnings.append("max_tokens was not used: max_completion_tokens takes its place")

@@ -42,10 +42,14 @@ def response_work(model: ServedModel, body: ResponseRequest, items: Sequence[Ite
     Raises RequestError."""
     warnings = _warnings(model, body)
     effort = body.reasoning.effort if body.reasoning else None
-    kwargs, unheard = thinking_kwargs(model.thinking, {}, effort=effort)
+    kwargs, unheard = thinking_kwargs(
+        model.thinking, {}, effort=effort, preserve=model.chat.preserve_thinking
+    )
     system = [{"role": "system", "content": body.instructions}] if body.instructions else []
     tools, odd = _tools(body.tools or ())
-    asked = ChatPrompt([*system, *_messages(items)], tools or None, kwargs, calls=body.tool_choice != "none")
+    asked = ChatPrompt(
+        [*system, *_messages(items)], tools or None, kwargs, calls=body.tool_choice != "none", tenant=tenant
+    )
     prompt = chat_prompt(model, asked)
     chosen = {"temperature": body.temperature, "top_p": body.top_p}
     changed: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
@@ -58,7 +62,7 @@ def response_work(model: ServedModel, body: ResponseRequest, items: Sequence[Ite
         tenant=tenant,
         shown=prompt.shown,
     )
-    warnings += [*unheard, *odd, *room_warnings(model, [request])]
+    warnings += [*unheard, *odd, *prompt.notes, *room_warnings(model, [request])]
     return Work(
         requests=(request,),
         warnings=tuple(warnings[:_MAX_WARNINGS]),

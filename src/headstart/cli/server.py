@@ -12,6 +12,8 @@ from fastapi import FastAPI
 from headstart import __version__
 from headstart.api.app import create_app
 from headstart.api.metrics import Observed, ServerMetrics
+from headstart.chat.choices import ChatChoices
+from headstart.chat.replies.syntax import syntax_of
 from headstart.chat.template import ChatTemplate
 from headstart.cli.describe import (
     describe_adapters,
@@ -98,6 +100,7 @@ def assemble(
         layout=engine.layout,
         vocabulary=engine.vocabulary,
         tokenize=engine.tokenize,
+        chat=_choices(settings),
         template=chat_template(settings, engine),
         scheduler=Observed(scheduler, metrics.observe),
         constraints=compiler,
@@ -120,6 +123,17 @@ def scheduler_settings(settings: Settings) -> SchedulerSettings:
         reproducible=settings.reproducible,
         speculate=Speculate(settings.speculate),
         draft_tokens=settings.draft_tokens,
+    )
+
+
+def _choices(settings: Settings) -> ChatChoices:
+    """What was decided about chats. Raises ConfigError for formats there are none of."""
+    syntax_of("", tools=settings.tool_parser, reasoning=settings.reasoning_parser)
+    return ChatChoices(
+        settings.tool_parser,
+        settings.reasoning_parser,
+        {"on": True, "off": False}.get(settings.preserve_thinking),
+        tools_as_sent=settings.tool_order == "as-sent",
     )
 
 

@@ -12,10 +12,12 @@ import numpy as np
 import numpy.typing as npt
 
 from headstart.chat.boundaries import BoundaryMemo
+from headstart.chat.choices import ChatChoices
 from headstart.chat.replies.format import is_harmony, marking_tokens
 from headstart.chat.replies.syntax import Syntax, syntax_of
 from headstart.chat.template import ChatTemplate
 from headstart.chat.thinking import Thinking, thinking_of
+from headstart.chat.tool_order import ToolOrder
 from headstart.engines.base import EngineFacts, Vocabulary
 from headstart.engines.spelling import tokenize_prompt
 from headstart.prefix.block import StateLayout
@@ -58,11 +60,16 @@ class ServedModel:
     load_s: float = 0.0
     speculate: str = "off"
     boundaries: BoundaryMemo = field(default_factory=BoundaryMemo)
+    chat: ChatChoices = field(default_factory=ChatChoices)
+    tool_order: ToolOrder = field(default_factory=ToolOrder)
 
     @cached_property
     def syntax(self) -> Syntax:
         """How the model writes calls and thoughts, by its template's markers."""
-        return Syntax() if self.template is None else syntax_of(self.template.source)
+        if self.template is None:
+            return Syntax()
+        chosen = self.chat
+        return syntax_of(self.template.source, tools=chosen.tool_parser, reasoning=chosen.reasoning_parser)
 
     @cached_property
     def thinking(self) -> Thinking:
@@ -71,7 +78,9 @@ class ServedModel:
 
     @cached_property
     def harmony(self) -> bool:
-        return self.template is not None and is_harmony(self.template.source)
+        """Whether replies are written in gpt-oss's channels, and nobody has said otherwise."""
+        chosen = self.chat.tool_parser or self.chat.reasoning_parser
+        return self.template is not None and chosen is None and is_harmony(self.template.source)
 
     @cached_property
     def marking_tokens(self) -> frozenset[int]:
