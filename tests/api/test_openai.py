@@ -323,7 +323,7 @@ def test_warnings_name_what_was_not_used(client: TestClient) -> None:
         client,
         model="gpt-4o",
         tools=tools,
-        tool_choice="required",
+        tool_choice="none",
         frobnicate=1,
         user="me",
         metadata={"a": "b"},
@@ -333,7 +333,7 @@ def test_warnings_name_what_was_not_used(client: TestClient) -> None:
         unknown_null=None,
     )
     warnings = reply["headstart"]["warnings"]
-    assert [warning.split(":")[0] for warning in warnings] == ["model", "frobnicate", "tool_choice"]
+    assert [warning.split(":")[0] for warning in warnings] == ["model", "frobnicate"]
     assert "gpt-4o" not in str(warnings)
     plain = ask(client, user="me", metadata={"a": "b"}, store=False, tool_choice="none")
     assert "headstart" not in plain

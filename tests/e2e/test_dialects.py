@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -75,3 +76,24 @@ def test_ten_turns_read_only_what_is_new(server: Served, ask: Turn) -> None:
         assert cached >= before - 1, f"turn {turn} read {prompt - cached} of {prompt}, {before} were there"
         said.append({"role": "assistant", "content": text})
         before = prompt
+
+
+def test_a_real_model_calls_the_tool_it_must(smollm2: Path, tmp_path: Path) -> None:
+    """SmolLM2 would not of itself: decoding holds it to a call in the form that was chosen."""
+    schema = {"type": "object", "properties": {"flag": {"enum": ["red", "white"]}}, "required": ["flag"]}
+    schema["additionalProperties"] = False
+    tools: Any = [{"type": "function", "function": {"name": "log_ship", "parameters": schema}}]
+    embedded = ("--engine", "llamacpp", "--model", "embedded", "--ctx-size", "2048")
+    with serving(tmp_path / "log", *embedded, "--tool-parser", "hermes") as server:
+        client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
+        reply = client.chat.completions.create(
+            model="m",
+            messages=[{"role": "user", "content": "A ship with a red flag passed."}],
+            tools=tools,
+            tool_choice={"type": "function", "function": {"name": "log_ship"}},
+            max_tokens=80,
+            temperature=0,
+        )
+    (call,) = reply.choices[0].message.tool_calls or []
+    assert call.type == "function"
+    assert json.loads(call.function.arguments)["flag"] in ("red", "white")

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from headstart.api.anthropic_types import MessageCountRequest, MessageRequest
-from headstart.api.chat_prompt import ChatPrompt, chat_prompt, room_warnings
+from headstart.api.anthropic_types import MessageCountRequest, MessageRequest, ToolChoice
+from headstart.api.chat_prompt import ChatPrompt, chat_prompt, required_tools, room_warnings
 from headstart.api.work import Work
 from headstart.chat.thinking import thinking_kwargs
 from headstart.errors import RequestError
@@ -41,6 +41,7 @@ def message_work(model: ServedModel, body: MessageRequest, tenant: str) -> Work:
         prompt=prompt.tokens,
         max_tokens=body.max_tokens,
         sampling=_sampling(body),
+        constraint=prompt.constraint,
         stop=tuple(body.stop_sequences or ()),
         hints=prompt.hints,
         tenant=tenant,
@@ -68,7 +69,17 @@ def prompt_of(model: ServedModel, body: MessageCountRequest) -> tuple[ChatPrompt
     wish = None if body.thinking is None else body.thinking.type != "disabled"
     kwargs, unheard = thinking_kwargs(model.thinking, {}, enable=wish, preserve=model.chat.preserve_thinking)
     calls = body.tool_choice is None or body.tool_choice.type != "none"
-    return ChatPrompt([*system, *messages], tools or None, kwargs, calls=calls), [*warnings, *unheard]
+    asked = ChatPrompt([*system, *messages], tools or None, kwargs, calls=calls)
+    if body.tool_choice is not None and body.tool_choice.type in ("any", "tool"):
+        asked = required_tools(asked, _named_tool(body.tool_choice))
+    return asked, [*warnings, *unheard]
+
+
+def _named_tool(choice: ToolChoice) -> str | None:
+    """The tool that `tool_choice` names; None for any."""
+    if choice.type == "tool" and choice.name is None:
+        raise RequestError("tool_choice of type tool needs the name of one", param="tool_choice.name")
+    return choice.name if choice.type == "tool" else None
 
 
 def _sampling(body: MessageRequest) -> Sampling:
@@ -81,8 +92,6 @@ def _warnings(model: ServedModel, body: MessageCountRequest) -> list[str]:
     warnings = []
     if body.model is not None and body.model != model.name:
         warnings.append(f"model: another model was asked for; {model.name} answered")
-    if body.tool_choice is not None and body.tool_choice.type not in ("auto", "none"):
-        warnings.append(f"tool_choice: {body.tool_choice.type} is not held; the model chooses")
     for name, value in (body.model_extra or {}).items():
         if value is not None and name not in _HARMLESS:
             warnings.append(f"{name[:64]}: this field is not supported and was ignored")

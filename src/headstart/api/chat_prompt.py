@@ -11,16 +11,18 @@ from typing import Any
 
 from headstart.api.request_log import Conversation
 from headstart.chat.boundaries import prompt_hints, render_with_boundaries
+from headstart.chat.replies.forced import call_grammar
 from headstart.chat.replies.format import PLAIN, ReplyFormat
+from headstart.chat.replies.syntax import Syntax
 from headstart.chat.template import ChatTemplate
 from headstart.chat.thinking import opens_thinking
 from headstart.errors import RequestError
 from headstart.prefix.plan import PromptHints
 from headstart.prefix.tokens import TokenRun
 from headstart.serving.models import ServedModel
-from headstart.serving.request import GenerationRequest
+from headstart.serving.request import ConstraintKind, ConstraintSpec, GenerationRequest
 
-__all__ = ["ChatPrompt", "Prompted", "chat_prompt", "chat_text", "room_warnings"]
+__all__ = ["ChatPrompt", "Prompted", "chat_prompt", "chat_text", "required_tools", "room_warnings"]
 
 _RESERVED_KWARGS = frozenset({"messages", "tools", "add_generation_prompt", "bos_token", "eos_token", "self"})
 
@@ -29,13 +31,14 @@ _RESERVED_KWARGS = frozenset({"messages", "tools", "add_generation_prompt", "bos
 class ChatPrompt:
     """`kwargs`: what else the template is given. `to_generate`: the prompt ends where a reply begins.
     `calls`: whether the tools may be called; where not, they are in the prompt all the same, so that it
-    stays the same."""
+    stays the same. `required`: the reply must be a call of one of these tools; None where it need not be."""
 
     messages: Sequence[dict[str, Any]]
     tools: Sequence[dict[str, Any]] | None = None
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     to_generate: bool = True
     calls: bool = True
+    required: tuple[str, ...] | None = None
     tenant: str = ""
 
 
@@ -51,6 +54,21 @@ class Prompted:
     format: ReplyFormat = PLAIN
     shown: frozenset[int] = frozenset()
     notes: tuple[str, ...] = ()
+    constraint: ConstraintSpec | None = None
+
+
+def required_tools(asked: ChatPrompt, name: str | None) -> ChatPrompt:
+    """`asked` with a reply that must be a call: of the tool `name`, or of any. Raises RequestError where
+    there is no such tool."""
+    names = tuple(_schemas(asked))
+    if not names:
+        raise RequestError("tool_choice: a call is required, but no tools are offered", param="tool_choice")
+    if name is not None and name not in names:
+        raise RequestError(
+            f"tool_choice: there is no tool {name[:80]!r}; offered are {', '.join(names)}",
+            param="tool_choice",
+        )
+    return replace(asked, required=names if name is None else (name,))
 
 
 def chat_prompt(model: ServedModel, asked: ChatPrompt) -> Prompted:
@@ -70,7 +88,9 @@ def chat_prompt(model: ServedModel, asked: ChatPrompt) -> Prompted:
     format_ = _format(model, asked, text)
     plain = format_.syntax.thinking is None and not format_.tools and not format_.harmony
     shown = frozenset[int]() if plain else model.marking_tokens
-    return Prompted(prompt, hints, conversation, format_, shown, notes)
+    return Prompted(
+        prompt, hints, conversation, format_, shown, notes, constraint=_constraint(model, asked, format_)
+    )
 
 
 def _in_order(model: ServedModel, asked: ChatPrompt) -> tuple[ChatPrompt, tuple[str, ...]]:
@@ -88,12 +108,34 @@ def _in_order(model: ServedModel, asked: ChatPrompt) -> tuple[ChatPrompt, tuple[
 
 def _format(model: ServedModel, asked: ChatPrompt, text: str) -> ReplyFormat:
     """With `calls` false, or without tools, what looks like a call is text."""
-    tools: dict[str, Any] = {}
-    for tool in asked.tools or () if asked.calls else ():
+    tools = _schemas(asked) if asked.calls else {}
+    return ReplyFormat(model.syntax, tools, opens_thinking(text), model.harmony)
+
+
+def _schemas(asked: ChatPrompt) -> dict[str, Any]:
+    """The arguments' schema of each tool by its name."""
+    found: dict[str, Any] = {}
+    for tool in asked.tools or ():
         function = tool.get("function")
         if isinstance(function, dict) and isinstance(function.get("name"), str):
-            tools[function["name"]] = function.get("parameters")
-    return ReplyFormat(model.syntax, tools, opens_thinking(text), model.harmony)
+            found[function["name"]] = function.get("parameters")
+    return found
+
+
+def _constraint(model: ServedModel, asked: ChatPrompt, format_: ReplyFormat) -> ConstraintSpec | None:
+    """What holds a reply to a call, compiled once so that a schema that cannot be is refused here."""
+    if asked.required is None:
+        return None
+    syntax = Syntax(tools="harmony") if format_.harmony else format_.syntax
+    tools = {name: format_.tools[name] for name in asked.required}
+    spec = ConstraintSpec(ConstraintKind.GRAMMAR, call_grammar(syntax, tools, thinking=format_.thinking))
+    try:
+        model.constraints.compile(spec)
+    except RequestError as error:
+        raise RequestError(
+            f"tool_choice: the tools' schemas cannot be held: {error}", param="tools"
+        ) from None
+    return spec
 
 
 def chat_text(model: ServedModel, asked: ChatPrompt) -> str:

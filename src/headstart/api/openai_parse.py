@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
-from headstart.api.chat_prompt import ChatPrompt, chat_prompt, room_warnings
+from headstart.api.chat_prompt import ChatPrompt, chat_prompt, required_tools, room_warnings
 from headstart.api.openai_errors import invalid_field
 from headstart.api.openai_types import (
     MAX_REPLIES,
@@ -62,7 +62,7 @@ def parse(kind: type[Fields], body: bytes) -> Fields:
 
 def chat_work(model: ServedModel, body: ChatRequest, tenant: str) -> Work:
     """Renders and tokenizes the messages. Any thread. Raises RequestError."""
-    warnings = [*_warnings(model, body), *_tool_warnings(body)]
+    warnings = _warnings(model, body)
     kwargs, unheard = thinking_kwargs(
         model.thinking,
         body.chat_template_kwargs or {},
@@ -70,6 +70,8 @@ def chat_work(model: ServedModel, body: ChatRequest, tenant: str) -> Work:
         preserve=model.chat.preserve_thinking,
     )
     asked = replace(asked_of(body), kwargs=kwargs, calls=body.tool_choice != "none", tenant=tenant)
+    if body.tool_choice not in (None, "auto", "none"):
+        asked = required_tools(asked, _named_tool(body.tool_choice))
     prompt = chat_prompt(model, asked)
     warnings += [*unheard, *prompt.notes]
     limit = body.max_completion_tokens or body.max_tokens
@@ -79,7 +81,14 @@ def chat_work(model: ServedModel, body: ChatRequest, tenant: str) -> Work:
         raise RequestError("top_logprobs needs logprobs to be true", param="top_logprobs")
     top = (body.top_logprobs or 0) if body.logprobs else None
     request = _request(model, body, tenant, prompt.tokens, limit=limit, top_logprobs=top)
-    request = replace(request, hints=prompt.hints, shown=prompt.shown)
+    if prompt.constraint is not None and request.constraint is not None:
+        raise RequestError("response_format: a reply cannot be held to it and to a call", param="tool_choice")
+    request = replace(
+        request,
+        hints=prompt.hints,
+        shown=prompt.shown,
+        constraint=prompt.constraint or request.constraint,
+    )
     warnings += room_warnings(model, [request])
     work = _work(body, [request], warnings, prompt.conversation)
     return replace(work, format=prompt.format)
@@ -287,8 +296,14 @@ def _asks_nothing(body: GenerationFields, name: str, value: object) -> bool:
     return name in _HARMLESS or (name, value) == ("modalities", ["text"])
 
 
-def _tool_warnings(body: ChatRequest) -> list[str]:
-    choice = body.tool_choice
-    if not body.tools or choice in (None, "auto", "none"):
-        return []
-    return ["tool_choice: only auto and none are held; the model chooses"]
+def _named_tool(choice: Any) -> str | None:
+    """The tool that `tool_choice` names; None for "required"."""
+    function = choice.get("function") if isinstance(choice, dict) else None
+    if isinstance(function, dict) and isinstance(function.get("name"), str):
+        return str(function["name"])
+    if choice != "required":
+        raise RequestError(
+            "tool_choice must be none, auto, required, or an object that names a function",
+            param="tool_choice",
+        )
+    return None

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headstart.api.chat_prompt import ChatPrompt, chat_prompt, room_warnings
+from headstart.api.chat_prompt import ChatPrompt, chat_prompt, required_tools, room_warnings
 from headstart.api.responses_types import ResponseRequest
 from headstart.api.work import Work
 from headstart.chat.thinking import thinking_kwargs
@@ -50,14 +50,19 @@ def response_work(model: ServedModel, body: ResponseRequest, items: Sequence[Ite
     asked = ChatPrompt(
         [*system, *_messages(items)], tools or None, kwargs, calls=body.tool_choice != "none", tenant=tenant
     )
+    if body.tool_choice not in (None, "auto", "none"):
+        asked = required_tools(asked, _named_tool(body.tool_choice))
     prompt = chat_prompt(model, asked)
+    constraint = _constraint(model, body.text.format if body.text else None)
+    if prompt.constraint is not None and constraint is not None:
+        raise RequestError("text.format: a reply cannot be held to it and to a call", param="tool_choice")
     chosen = {"temperature": body.temperature, "top_p": body.top_p}
     changed: dict[str, Any] = {name: value for name, value in chosen.items() if value is not None}
     request = GenerationRequest(
         prompt=prompt.tokens,
         max_tokens=body.max_output_tokens,
         sampling=Sampling(**changed),
-        constraint=_constraint(model, body.text.format if body.text else None),
+        constraint=prompt.constraint or constraint,
         hints=prompt.hints,
         tenant=tenant,
         shown=prompt.shown,
@@ -71,6 +76,18 @@ def response_work(model: ServedModel, body: ResponseRequest, items: Sequence[Ite
         conversation=prompt.conversation,
         format=prompt.format,
     )
+
+
+def _named_tool(choice: Any) -> str | None:
+    """The tool that `tool_choice` names; None for "required"."""
+    if isinstance(choice, Mapping) and isinstance(choice.get("name"), str):
+        return str(choice["name"])
+    if choice != "required":
+        raise RequestError(
+            "tool_choice must be none, auto, required, or an object that names a function",
+            param="tool_choice",
+        )
+    return None
 
 
 def _messages(items: Sequence[Item]) -> list[dict[str, Any]]:
@@ -198,8 +215,6 @@ def _warnings(model: ServedModel, body: ResponseRequest) -> list[str]:
     warnings = []
     if body.model is not None and body.model != model.name:
         warnings.append(f"model: another model was asked for; {model.name} answered")
-    if body.tool_choice not in (None, "auto", "none"):
-        warnings.append("tool_choice: only auto and none are held; the model chooses")
     for name, value in (body.model_extra or {}).items():
         if value is not None and name not in _HARMLESS:
             warnings.append(f"{name[:64]}: this field is not supported and was ignored")
