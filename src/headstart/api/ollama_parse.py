@@ -191,6 +191,7 @@ def _warnings(model: ServedModel, body: AskFields) -> list[str]:
         if name not in _SAMPLING and name not in _OTHER:
             warnings.append(f"options.{name[:64]}: this option is not supported and was ignored")
     for name, value in (body.model_extra or {}).items():
-        if value not in (None, [], {}):
+        # Nothing is cut or shifted here: a prompt that does not fit is refused.
+        if value not in (None, [], {}) and (name, value) not in (("truncate", False), ("shift", False)):
             warnings.append(f"{name[:64]}: this field is not supported and was ignored")
     return warnings
