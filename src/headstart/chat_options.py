@@ -46,6 +46,14 @@ class ChatSettings:
         "can keep them. template: as it says.",
         metavar="template|on|off",
     )
+    history: str = option(
+        "faithful",
+        one_of("faithful", "literal"),
+        "chat",
+        "faithful: a reply that comes back and means what was generated keeps the tokens it was made of. "
+        "literal: it is read as it is written.",
+        metavar="faithful|literal",
+    )
     tool_order: str = option(
         "first-seen",
         one_of("first-seen", "as-sent"),

@@ -53,7 +53,7 @@ def end(tail: str = "", tokens: int = 3, reason: FinishReason = FinishReason.STO
 
 
 def said(*texts: str, tail: str = "") -> list[Event]:
-    deltas = [Delta(token, text) for token, text in enumerate(texts)]
+    deltas = [Delta(token % 64, text) for token, text in enumerate(texts)]
     return [PrefillDone(REPORT), *deltas, end(tail, len(texts) + 1)]
 
 

@@ -16,13 +16,16 @@ from tests.e2e.test_serve import Served, serving
 
 SYSTEM = "You keep the log of a lighthouse. Answer in a few words. " * 6
 TURNS = 10
+EMBEDDED = ("--engine", "llamacpp", "--model", "embedded", "--ctx-size", "4096", "--threads", "1")
 Turn = Callable[[str, list[Any]], tuple[str, int, int]]
 
 
 @pytest.fixture(scope="module")
 def server(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     log = tmp_path_factory.mktemp("serve") / "log"
-    with serving(log, "--engine", "llamacpp", "--model", "embedded", "--ctx-size", "4096") as one:
+    with serving(
+        log, "--engine", "llamacpp", "--model", "embedded", "--ctx-size", "4096", "--threads", "1"
+    ) as one:
         yield one
 
 
@@ -78,13 +81,36 @@ def test_ten_turns_read_only_what_is_new(server: Served, ask: Turn) -> None:
         before = prompt
 
 
+@pytest.mark.parametrize(("history", "kept"), [("faithful", True), ("literal", False)])
+def test_replies_are_not_read_again_however_their_text_would_encode(
+    smollm2: Path, tmp_path: Path, history: str, kept: bool
+) -> None:
+    """The model is made to write letter by letter what its tokenizer would write in larger pieces."""
+    with serving(tmp_path / "log", *EMBEDDED, "--history", history) as one:
+        client = openai.OpenAI(base_url=f"{one.url}/v1", api_key="none", max_retries=0)
+        (letter,) = httpx.post(f"{one.url}/tokenize", json={"content": "a"}).json()["tokens"]
+        said: list[Any] = [{"role": "system", "content": SYSTEM}]
+        there = 0
+        for turn in range(4):
+            said.append({"role": "user", "content": f"Ship {turn} passed. What do you write?"})
+            reply = client.chat.completions.create(
+                model="m", messages=said, max_tokens=24, temperature=0, logit_bias={str(letter): 100}
+            )
+            assert reply.usage and reply.usage.prompt_tokens_details
+            cached = reply.usage.prompt_tokens_details.cached_tokens or 0
+            assert not turn or (cached >= there - 1) is kept, f"turn {turn}: {cached} of {there}"
+            text = reply.choices[0].message.content or ""
+            assert text == "a" * 24
+            said.append({"role": "assistant", "content": f" {text}\n"})
+            there = reply.usage.prompt_tokens + reply.usage.completion_tokens
+
+
 def test_a_real_model_calls_the_tool_it_must(smollm2: Path, tmp_path: Path) -> None:
     """SmolLM2 would not of itself: decoding holds it to a call in the form that was chosen."""
     schema = {"type": "object", "properties": {"flag": {"enum": ["red", "white"]}}, "required": ["flag"]}
     schema["additionalProperties"] = False
     tools: Any = [{"type": "function", "function": {"name": "log_ship", "parameters": schema}}]
-    embedded = ("--engine", "llamacpp", "--model", "embedded", "--ctx-size", "2048")
-    with serving(tmp_path / "log", *embedded, "--tool-parser", "hermes") as server:
+    with serving(tmp_path / "log", *EMBEDDED, "--tool-parser", "hermes") as server:
         client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0)
         reply = client.chat.completions.create(
             model="m",

@@ -55,6 +55,7 @@ def message_work(model: ServedModel, body: MessageRequest, tenant: str) -> Work:
         report=bool(body.headstart and body.headstart.report),
         conversation=prompt.conversation,
         format=prompt.format,
+        answered=prompt.answered,
     )
 
 

@@ -5,12 +5,13 @@ Messages are in OpenAI's form, which chat templates are written for, whatever di
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from headstart.api.request_log import Conversation
 from headstart.chat.boundaries import prompt_hints, render_with_boundaries
+from headstart.chat.history import Meaning, meaning_of, spliced, splices
 from headstart.chat.replies.forced import call_grammar
 from headstart.chat.replies.format import PLAIN, ReplyFormat
 from headstart.chat.replies.syntax import Syntax
@@ -46,7 +47,7 @@ class ChatPrompt:
 class Prompted:
     """A conversation as a prompt. `hints` only where the layout can use them; `format`: how replies to it
     are taken apart; `shown`: the control tokens that this needs to see. `notes`: what was done
-    to the conversation, a sentence each."""
+    to the conversation, a sentence each. `answered`: the rendered prompt, under which replies are kept."""
 
     tokens: TokenRun
     hints: PromptHints = field(default_factory=PromptHints)
@@ -55,6 +56,7 @@ class Prompted:
     shown: frozenset[int] = frozenset()
     notes: tuple[str, ...] = ()
     constraint: ConstraintSpec | None = None
+    answered: str | None = None
 
 
 def required_tools(asked: ChatPrompt, name: str | None) -> ChatPrompt:
@@ -76,21 +78,54 @@ def chat_prompt(model: ServedModel, asked: ChatPrompt) -> Prompted:
     asked, notes = _in_order(model, asked)
     template, kwargs = _template(model, asked)
     text = _rendered(template, asked, kwargs)
-    prompt = model.tokenize_prompt(text)
+    format_ = _format(model, asked, text)
+    prompt, spelled, where = _faithful(model, asked, text, format_)
     hints = PromptHints()
     # What does not fit is refused later; where its messages start is not worth the work.
     if model.layout.recurrent and asked.to_generate and len(prompt) <= model.layout.context_tokens:
         rendered = render_with_boundaries(
             template, asked.messages, tools=asked.tools, kwargs=kwargs, memo=model.boundaries, text=text
         )
-        hints = prompt_hints(rendered, prompt, model.vocabulary)
+        hints = prompt_hints(rendered.moved(spelled, where), prompt, model.vocabulary)
     conversation = Conversation(asked.messages, asked.tools, kwargs, len(text))
-    format_ = _format(model, asked, text)
     plain = format_.syntax.thinking is None and not format_.tools and not format_.harmony
     shown = frozenset[int]() if plain else model.marking_tokens
     return Prompted(
-        prompt, hints, conversation, format_, shown, notes, constraint=_constraint(model, asked, format_)
+        prompt,
+        hints,
+        conversation,
+        format_,
+        shown,
+        notes,
+        constraint=_constraint(model, asked, format_),
+        answered=text if asked.to_generate else None,
     )
+
+
+def _faithful(
+    model: ServedModel, asked: ChatPrompt, text: str, format_: ReplyFormat
+) -> tuple[TokenRun, str, Callable[[int], int]]:
+    """Tokens of the rendered conversation, replies in it as they were generated; the text they spell, and
+    where characters of `text` stand in that."""
+    answers = [] if model.chat.literal or model.harmony else model.history.answers(asked.tenant, text)
+    if not answers:
+        return model.tokenize_prompt(text), text, lambda char: char
+    missing = not model.thinking.drops_earlier or model.chat.preserve_thinking is True
+
+    def same(start: int, generated: str, came_back: str) -> bool:
+        one = replace(format_, thinking=opens_thinking(text[:start]))
+        meant, back = (_meaning(one, reply) for reply in (generated, came_back))
+        return meant.same(back, thoughts_may_be_missing=missing)
+
+    def tokenize(part: str, first: bool) -> TokenRun:
+        return model.tokenize_prompt(part) if first else model.tokenize(part, special=True, add_bos=False)
+
+    return spliced(text, splices(text, answers, model.turn_ends, same), tokenize)
+
+
+def _meaning(format_: ReplyFormat, reply: str) -> Meaning:
+    splitter = format_.splitter(hold=True)
+    return meaning_of([*splitter.feed(reply), *splitter.end()])
 
 
 def _in_order(model: ServedModel, asked: ChatPrompt) -> tuple[ChatPrompt, tuple[str, ...]]:

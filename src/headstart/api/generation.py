@@ -37,11 +37,12 @@ class ClientGoneError(Exception):
 
 @dataclass
 class Reply:
-    """One reply so far. `text` and `deltas` are what has come since the last `take`."""
+    """One reply so far. `text` and `deltas` are what has come since the last `take`, `tokens` all of it."""
 
     index: int
     text: str = ""
     deltas: list[Delta] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
     report: CacheReport | None = None
     end: Finished | None = None
 
@@ -177,6 +178,7 @@ class Generation:
             case Delta():
                 reply.text += event.text
                 reply.deltas.append(event)
+                reply.tokens.append(event.token)
             case PrefillDone():
                 reply.report = event.report
             case Finished():

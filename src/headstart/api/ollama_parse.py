@@ -78,6 +78,7 @@ def _work(model: ServedModel, body: AskFields, prompt: Prompted, tenant: str, *,
         stream=body.stream is not False,
         conversation=prompt.conversation,
         format=prompt.format,
+        answered=prompt.answered,
     )
 
 

@@ -75,6 +75,7 @@ def response_work(model: ServedModel, body: ResponseRequest, items: Sequence[Ite
         report=bool(body.headstart and body.headstart.report),
         conversation=prompt.conversation,
         format=prompt.format,
+        answered=prompt.answered,
     )
 
 

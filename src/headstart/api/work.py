@@ -20,7 +20,8 @@ __all__ = ["Closed", "Entry", "Work", "closed"]
 
 @dataclass(frozen=True)
 class Work:
-    """One HTTP request, ready for the scheduler: `replies_a_prompt` requests for each prompt in turn."""
+    """One HTTP request, ready for the scheduler: `replies_a_prompt` requests for each prompt in turn.
+    `answered`: the rendered conversation, under which its replies are kept; None where there is none."""
 
     requests: tuple[GenerationRequest, ...]
     replies_a_prompt: int = 1
@@ -30,6 +31,7 @@ class Work:
     report: bool = False
     conversation: Conversation | None = None
     format: ReplyFormat = PLAIN
+    answered: str | None = None
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,10 @@ async def closed(
         logged_reply(model, request.prompt, end.report, drafted=end.drafted, accepted=end.accepted)
         for request, end in zip(work.requests, ends, strict=True)
     )
+    for reply, end in zip(generation.replies, ends, strict=True):
+        # A reply that a stop string ended comes back without it, and cannot be told from one cut by hand.
+        if work.answered is not None and end.stop is None:
+            model.remember_reply(entry.tenant, work.answered, reply.tokens)
     entry.log.put(LoggedRequest(entry.request_id, entry.tenant, replies, work.conversation))
     added: dict[str, Any] = {}
     if work.warnings or warnings:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from threading import Lock
@@ -52,6 +52,15 @@ class Rendered:
     head_end: int | None = None
     message_starts: tuple[int | None, ...] = ()
     body_end: int | None = None
+
+    def moved(self, text: str, where: Callable[[int], int]) -> Rendered:
+        """The same places in another spelling of it."""
+
+        def place(char: int | None) -> int | None:
+            return None if char is None else where(char)
+
+        starts = tuple(place(start) for start in self.message_starts)
+        return Rendered(text, place(self.head_end), starts, place(self.body_end))
 
 
 @dataclass(frozen=True)

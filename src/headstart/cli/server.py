@@ -134,6 +134,7 @@ def _choices(settings: Settings) -> ChatChoices:
         settings.reasoning_parser,
         {"on": True, "off": False}.get(settings.preserve_thinking),
         tools_as_sent=settings.tool_order == "as-sent",
+        literal=settings.history == "literal",
     )
 
 

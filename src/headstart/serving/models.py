@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from headstart.chat.boundaries import BoundaryMemo
 from headstart.chat.choices import ChatChoices
+from headstart.chat.history import History, Said
 from headstart.chat.replies.format import is_harmony, marking_tokens
 from headstart.chat.replies.syntax import Syntax, syntax_of
 from headstart.chat.template import ChatTemplate
@@ -62,6 +63,7 @@ class ServedModel:
     boundaries: BoundaryMemo = field(default_factory=BoundaryMemo)
     chat: ChatChoices = field(default_factory=ChatChoices)
     tool_order: ToolOrder = field(default_factory=ToolOrder)
+    history: History = field(default_factory=History)
 
     @cached_property
     def syntax(self) -> Syntax:
@@ -81,6 +83,12 @@ class ServedModel:
         """Whether replies are written in gpt-oss's channels, and nobody has said otherwise."""
         chosen = self.chat.tool_parser or self.chat.reasoning_parser
         return self.template is not None and chosen is None and is_harmony(self.template.source)
+
+    @cached_property
+    def turn_ends(self) -> tuple[str, ...]:
+        """How tokens that end a reply are spelled."""
+        pieces = (self.vocabulary.pieces[token] for token in self.vocabulary.end_of_generation)
+        return tuple(sorted({piece.decode("utf-8", "replace") for piece in pieces if piece}))
 
     @cached_property
     def marking_tokens(self) -> frozenset[int]:
@@ -107,3 +115,13 @@ class ServedModel:
         """The text of `tokens`, control tokens spelled, broken characters as U+FFFD."""
         pieces = self.vocabulary.pieces
         return b"".join(pieces[token] for token in tokens.tolist()).decode("utf-8", "replace")
+
+    def remember_reply(self, tenant: str, prompt: str, tokens: Sequence[int]) -> None:
+        """Notes what was generated for a rendered prompt, so that it keeps its tokens when it comes back."""
+        made = [token for token in tokens if token not in self.vocabulary.end_of_generation]
+        try:
+            text = b"".join(self.vocabulary.pieces[token] for token in made).decode("utf-8")
+        except UnicodeDecodeError:
+            return  # A reply that was cut inside a character comes back as another one.
+        if made and not any(end in text for end in self.turn_ends):
+            self.history.remember(tenant, prompt, Said(text, np.array(made, np.int32)))
