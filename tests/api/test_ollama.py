@@ -122,7 +122,12 @@ def test_options_are_honoured_or_named(client: TestClient) -> None:
     assert one == other
     odd = {**GREEDY, "num_ctx": 99, "num_gpu": 1}
     said = ask(client, options=odd, keep_alive="5m", frobnicate=1)["headstart"]["warnings"]
-    assert [one.split(":")[0] for one in said] == ["options.num_ctx", "options.num_gpu", "frobnicate"]
+    assert [one.split(":")[0] for one in said] == [
+        "options.num_ctx",
+        "keep_alive",
+        "options.num_gpu",
+        "frobnicate",
+    ]
     assert "headstart" not in ask(client, options={**GREEDY, "num_ctx": CONTEXT})
 
 

@@ -37,7 +37,9 @@ def test_the_template_is_named_at_the_token_where_the_server_resumed(
         live = []
         for question in ("Who counted?", "What passed?", "When?"):
             messages.append({"role": "user", "content": question})
-            reply = client.chat.completions.create(model=model, messages=messages, max_tokens=24)
+            reply = client.chat.completions.create(
+                model=model, messages=messages, max_tokens=24, extra_body={"ignore_eos": True}
+            )
             messages.append({"role": "assistant", "content": reply.choices[0].message.content})
             live.append(json.loads(program.line()))
         assert main(["explain", str(record), "--model", server.url, "--json"]) == 0

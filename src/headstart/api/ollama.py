@@ -118,12 +118,13 @@ def router(model: ServedModel, requests: RequestLog) -> APIRouter:
     async def version() -> JSONResponse:
         return JSONResponse({"version": __version__})
 
-    @routes.api_route("/", methods=["GET", "HEAD"])
+    @routes.api_route("/", methods=["GET", "HEAD"], include_in_schema=False)
     async def root() -> PlainTextResponse:
         return PlainTextResponse("headstart is running")
 
     for path in NOT_HERE:
-        routes.add_api_route(f"/api/{path}", _not_here, methods=["GET", "POST", "DELETE", "HEAD"])
+        methods = ["GET", "POST", "DELETE", "HEAD"]
+        routes.add_api_route(f"/api/{path}", _not_here, methods=methods, include_in_schema=False)
     return routes
 
 

@@ -188,6 +188,8 @@ def _warnings(model: ServedModel, body: AskFields) -> list[str]:
             f"options.num_ctx: the context has {model.layout.context_tokens} tokens, whatever is asked for; "
             "--ctx-size sets it when the server starts"
         )
+    if body.keep_alive is not None:
+        warnings.append("keep_alive: the model stays loaded while the server runs, whatever is asked for")
     for name in options:
         if name not in _SAMPLING and name not in _OTHER:
             warnings.append(f"options.{name[:64]}: this option is not supported and was ignored")

@@ -56,7 +56,7 @@ class Anthropic:
             return Piece(text=str(delta.get("text") or ""), reasoning=str(delta.get("thinking") or ""))
         if kind == "message_delta":
             finish = openai.mapping(data.get("delta")).get("stop_reason")
-            return Piece(finish=finish, **_numbers(data.get("usage")))
+            return Piece(finish=finish, warnings=openai.warnings(data), **_numbers(data.get("usage")))
         return Piece(done=kind == "message_stop")
 
     def reply(self, body: bytes) -> Piece:
@@ -68,6 +68,7 @@ class Anthropic:
             text="".join(str(block.get("text") or "") for block in blocks),
             reasoning="".join(str(block.get("thinking") or "") for block in blocks),
             finish=data.get("stop_reason"),
+            warnings=openai.warnings(data),
             **_numbers(data.get("usage")),
         )
 

@@ -58,6 +58,7 @@ class Ollama:
             server_prompt_s=_from_ns(data.get("prompt_eval_duration")),
             server_decode_s=_from_ns(data.get("eval_duration")),
             usage=_told(data),
+            warnings=openai.warnings(data),
             done=bool(data.get("done")),
         )
 
