@@ -13,8 +13,9 @@ import pytest
 from headstart.blame.exchange import Dialect, Exchange, Reply, Timing, ToolCall, Usage
 from headstart.blame.har import to_har
 from headstart.blame.json_paths import digest, digests, leaves
-from headstart.blame.recording import Recorder, Recording, read, without_bodies
+from headstart.blame.recording import Recorder, Recording, from_json, read, to_json, without_bodies
 from headstart.errors import ConfigError
+from tests.blame.corpus.agents import play
 
 SCHEMA = Path(__file__).parents[2] / "docs" / "reference" / "recording.schema.json"
 KEY = "sk-abcDEF123456ghiJKL789"
@@ -252,3 +253,29 @@ def test_a_har_has_what_the_format_requires(timing: Timing, waits: tuple[int, in
         assert (entry["timings"]["wait"], entry["timings"]["receive"]) == waits
         assert entry["time"] == sum(waits)
         assert ("comment" in entry["timings"]) == (None in (timing.first_token, timing.total))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("number", "x"),
+        ("number", True),
+        ("started", None),
+        ("headers", "x"),
+        ("reply_headers", {"a": 3}),
+        ("status", "200"),
+        ("path", 3),
+        ("server", []),
+        ("error", 1),
+        ("usage", {"prompt": "12"}),
+        ("timing", {"first_token": "soon"}),
+        ("reply", {"thinking": None}),
+        ("notes", [3]),
+    ],
+)
+def test_a_field_of_another_kind_makes_no_exchange(field: str, value: Any) -> None:
+    """Such a line is passed over and named, and nothing behind it falls over."""
+    good = to_json(play()[0])
+    assert from_json(json.loads(json.dumps(good))).number == 1
+    with pytest.raises(ValueError, match="not an exchange"):
+        from_json({**good, field: value})

@@ -132,6 +132,9 @@ def test_two_exchanges_of_a_recording(capsys: pytest.CaptureFixture[str], stampe
     assert "parting    messages[0].content, character" in out and "1. TIMESTAMP (client)" in out
     assert "parting    none" in told(capsys, stamped, "--turns", "1,2")
     assert "exchanges 1 to 6" in refused(capsys, 2, stamped, "--turns", "2,9")
+    assert "must come after" in refused(capsys, 2, stamped, "--turns", "3,2")
+    far = told(capsys, stamped, "--turns", "1,4")
+    assert "read again" not in far and "SERVER_" not in far
     for wrong in ("2", "2,x", "1,2,3", ","):
         assert "two exchanges" in refused(capsys, 2, stamped, "--turns", wrong)
 
@@ -222,3 +225,16 @@ def test_a_closed_pipe_is_no_error(stamped: str) -> None:
     line = f'"{sys.executable}" -m headstart explain "{stamped}" | true; echo ${{PIPESTATUS[0]}}'
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True)
     assert (done.stderr, done.stdout.strip()) in (("", "0"), ("", "141"))
+
+
+def test_a_log_from_a_named_pipe_is_read_from_its_beginning() -> None:
+    log = "tests/blame/logs/real/llama-server-hybrid.log"
+    line = f'"{sys.executable}" -m headstart explain <(cat {log}) --json'
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True)
+    whole = subprocess.run(
+        [sys.executable, "-m", "headstart", "explain", log, "--json"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(done.stdout)["turns"] == json.loads(whole.stdout)["turns"] > 1

@@ -121,7 +121,7 @@ def from_json(value: Any) -> Exchange:
         told = {name: value[name] for name in _PLAIN if name in value}
         reply = {**value.get("reply", {})}
         calls = tuple(ToolCall(**call) for call in reply.pop("calls", ()))
-        return Exchange(
+        exchange = Exchange(
             dialect=Dialect(value["dialect"]),
             reply=Reply(**reply, calls=calls),
             usage=Usage(**value.get("usage", {})),
@@ -129,8 +129,34 @@ def from_json(value: Any) -> Exchange:
             notes=tuple(value.get("notes", ())),
             **told,
         )
+        _check_types(exchange)
+        return exchange
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
         raise ValueError(f"not an exchange: {type(problem).__name__}: {problem}") from None
+
+
+def _check_types(one: Exchange) -> None:
+    """Raises TypeError for a field that is of no kind a recorder writes."""
+    reply, usage, timing = one.reply, one.usage, one.timing
+    texts = [one.path, one.method, one.query, reply.text, reply.thinking, *one.notes]
+    texts += [part for call in reply.calls for part in (call.id, call.name, call.arguments)]
+    for name, values, kinds in (
+        ("a text", texts, (str,)),
+        ("a text or null", [one.server, one.error, reply.finish], (str, type(None))),
+        ("a whole number", [one.number], (int,)),
+        ("a number", [one.started], (int, float)),
+        ("a count or null", [one.status, usage.prompt, usage.cached, usage.completion], (int, type(None))),
+        (
+            "seconds or null",
+            [timing.first_token, timing.total, timing.prefill, timing.load],
+            (int, float, type(None)),
+        ),
+    ):
+        if any(not isinstance(value, kinds) or isinstance(value, bool) for value in values):
+            raise TypeError(f"what should be {name} is something else")
+    for table in (one.headers, one.reply_headers):
+        if not isinstance(table, dict) or not all(isinstance(text, str) for text in table.values()):
+            raise TypeError("headers should be texts by name")
 
 
 _PLAIN = (
@@ -165,7 +191,7 @@ class Recording:
         if not line.strip():
             return
         try:
-            value = json.loads(line.decode("utf-8"))
+            value = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
         except (ValueError, RecursionError):
             cut = "is cut off" if not line.endswith(b"\n") else "is not JSON"
             self.problems.append(f"line {number} {cut} and was passed over")

@@ -53,7 +53,8 @@ def kind_of(words: list[str]) -> Kind:
         return Kind.REQUESTS
     if len(words) != 1:
         raise ConfigError("explain takes a recording, a server's log, or two request bodies")
-    if words[0] != "-" and _is_recording(Path(words[0])):
+    # Of a pipe, what is looked at is gone.
+    if words[0] != "-" and Path(words[0]).is_file() and _is_recording(Path(words[0])):
         return Kind.RECORDING
     return Kind.SERVER_LOG
 

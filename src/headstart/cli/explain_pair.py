@@ -90,7 +90,10 @@ def _text(told: Pair, source: str) -> Iterator[str]:
     for note in told.notes:
         yield f"note       {shown(note)}"
     if told.place is None:
-        yield "parting    none: the second has all of the first, in its order, and goes on behind it"
+        ends = len(prompts[1].pieces) < len(prompts[0].pieces)
+        inside = "the second ends inside the first, and has nothing else"
+        onward = "the second has all of the first, in its order, and goes on behind it"
+        yield f"parting    none: {inside if ends else onward}"
     else:
         yield f"parting    {place(told.place)}"
         yield from (f"           {line}" for line in sides(told.place))

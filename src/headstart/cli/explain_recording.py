@@ -6,13 +6,13 @@ import argparse
 import json
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 from headstart.blame.bodies import prompt_of
 from headstart.blame.depth import Depth
-from headstart.blame.exchange import Exchange
+from headstart.blame.exchange import Exchange, Usage
 from headstart.blame.explanation import Explanation, explanation_of
 from headstart.blame.finding import Culprit
 from headstart.blame.har import to_har
@@ -78,6 +78,11 @@ def _chosen(exchanges: list[Exchange], turns: str) -> tuple[Exchange, Exchange]:
         raise ConfigError(
             f"--turns {turns}: {why or 'expected the numbers of two exchanges, like 3,4'}"
         ) from None
+    if second.number <= first.number:
+        raise ConfigError(f"--turns {turns}: the second exchange must come after the first, like 3,4")
+    if second.number > first.number + 1:
+        # What the server had between both is not looked at, so its counts tell nothing of these two.
+        first, second = replace(first, usage=Usage()), replace(second, usage=Usage())
     return first, second
 
 
