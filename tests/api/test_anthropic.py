@@ -141,6 +141,11 @@ def test_the_billing_line_is_no_part_of_the_prompt_and_that_is_said(client: Test
         {"type": "text", "text": "Be kind."},
     ]
     resumes(client, {"system": blocks}, [{"role": "system", "content": "Be kind."}, *HELLO])
+    line = blocks[0]["text"]
+    both = [{"type": "text", "text": f"{line}\nBe kind."}]
+    resumes(client, {"system": both}, [{"role": "system", "content": "Be kind."}, *HELLO])
+    resumes(client, {"system": f"{line}\nBe kind."}, [{"role": "system", "content": "Be kind."}, *HELLO])
+    resumes(client, {"system": line}, HELLO)
     assert "billing line" in ask(client, system=blocks)["headstart"]["warnings"][0]
     assert "headstart" not in ask(client, system=blocks[1:])
 

@@ -255,3 +255,46 @@ def test_the_form_of_calls_can_be_chosen(toy: ServedModel) -> None:
     assert set(TOOL_FORMATS) | set(REASONING_FORMATS) <= set(
         re.findall(r"[\w-]+", " ".join(one.help for one in OPTIONS if one.field_name.endswith("_parser")))
     )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        '{"a": "\\ud800"}',
+        '{"a": NaN}',
+        '{"a": 1e999}',
+        '{"a": ' + "[" * 250 + "]" * 250 + "}",
+        '{"path": "a.',
+    ],
+)
+@pytest.mark.parametrize("streams", [True, False])
+def test_calls_that_not_every_reader_takes_end_a_reply_in_order(
+    toy: ServedModel, arguments: str, streams: bool
+) -> None:
+    """Cut off, or JSON for Python alone: text, and a whole reply all the same."""
+    end = "" if arguments.endswith(".") else "}\n</tool_call>"
+    client = client_for(writing(toy, f'<tool_call>\n{{"name": "look", "arguments": {arguments}{end}'))
+    named = [{"name": "look", "input_schema": SCHEMA}]
+    flat = [{"type": "function", "name": "look", "parameters": SCHEMA}]
+    asked: list[tuple[str, dict[str, Any], str]] = [
+        ("/v1/messages", {"messages": ASKED, "tools": named, "max_tokens": 99}, "message_stop"),
+        ("/v1/responses", {"input": "x", "tools": flat}, "response.completed"),
+        ("/api/chat", {"messages": ASKED, "tools": TOOLS}, '"done":true'),
+        ("/v1/chat/completions", {"messages": ASKED, "tools": TOOLS}, "[DONE]"),
+    ]
+    for path, body, last in asked:
+        answer = client.post(path, json={**body, "stream": streams})
+        assert answer.status_code == 200, (path, answer.text)
+        if streams:
+            assert last in answer.text, path
+        if path != "/v1/chat/completions":
+            assert '"tool_use"' not in answer.text.replace('"stop_reason":"tool_use"', "")
+            assert '"type":"function_call"' not in answer.text
+
+
+def test_a_history_with_arguments_nested_without_end_is_taken(toy: ServedModel) -> None:
+    deep = '{"a": ' + "[" * 3000 + "]" * 3000 + "}"
+    call = {"id": "c", "type": "function", "function": {"name": "look", "arguments": deep}}
+    messages = [*ASKED, {"role": "assistant", "content": None, "tool_calls": [call]}]
+    answer = client_for(writing(toy, "Yes.")).post("/v1/chat/completions", json={"messages": messages})
+    assert answer.status_code in (200, 400)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from dataclasses import replace
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
@@ -50,6 +51,7 @@ def router(model: ServedModel, requests: RequestLog) -> APIRouter:
 
         def count() -> int:
             asked, _ = prompt_of(model, parse(MessageCountRequest, body))
+            asked = replace(asked, tenant=str(getattr(http.state, "tenant", "")))
             return len(chat_prompt(model, asked).tokens)
 
         return JSONResponse({"input_tokens": await offload(body, count)})

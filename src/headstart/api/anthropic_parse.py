@@ -8,6 +8,7 @@ others stays where it is.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
@@ -22,8 +23,8 @@ from headstart.serving.request import GenerationRequest, Sampling
 
 __all__ = ["message_work", "prompt_of"]
 
-BILLING = "x-anthropic-billing-header:"
-"""A block of Claude Code's system prompt that differs from session to session, and is for Anthropic alone."""
+BILLING = re.compile(r"\Ax-anthropic-billing-header:[^\n]*\n?")
+"""The first line of Claude Code's system prompt: it differs between sessions and is for Anthropic alone."""
 _ROLES = ("user", "assistant", "system")
 _HARMLESS = frozenset(
     {"metadata", "service_tier", "container", "context_management", "betas", "mcp_servers", "output_config"}
@@ -103,12 +104,14 @@ def _system(system: str | list[dict[str, Any]] | None) -> tuple[list[dict[str, A
     """The system field as a message, and whether a billing line was left out of it."""
     if system is None:
         return [], False
-    if isinstance(system, str):
-        return ([{"role": "system", "content": system}] if system else []), False
-    texts = [_text(block, f"system[{index}]") for index, block in enumerate(system)]
-    kept = [text for text in texts if not text.startswith(BILLING)]
-    message = [{"role": "system", "content": [_part(text) for text in kept]}] if kept else []
-    return message, len(kept) < len(texts)
+    blocks = [system] if isinstance(system, str) else None
+    texts = blocks or [_text(block, f"system[{index}]") for index, block in enumerate(system or ())]
+    kept = [BILLING.sub("", text) for text in texts]
+    said = [text for text, whole in zip(kept, texts, strict=True) if text or not whole]
+    if not any(said):
+        return [], kept != texts
+    content = said[0] if blocks else [_part(text) for text in said]
+    return [{"role": "system", "content": content}], kept != texts
 
 
 def _messages(message: dict[str, Any], index: int) -> Iterable[dict[str, Any]]:

@@ -170,7 +170,7 @@ class _Writer:
         self._answer = answer
         self._reply = reply
         self._blocks = Blocks()
-        self._splitter = answer.work.format.splitter(hold=False)
+        self._splitter = answer.work.format.splitter(hold=True)
         self._begun = False
 
     @property

@@ -54,7 +54,7 @@ def generate_work(model: ServedModel, body: GenerateAsk, tenant: str) -> Work:
         return _work(model, body, Prompted(model.tokenize_prompt(text)), tenant, warnings=warnings)
     system = [{"role": "system", "content": body.system}] if body.system else []
     kwargs, unheard = _switches(model, body)
-    asked = ChatPrompt([*system, {"role": "user", "content": text}], None, kwargs)
+    asked = ChatPrompt([*system, {"role": "user", "content": text}], None, kwargs, tenant=tenant)
     return _work(model, body, chat_prompt(model, asked), tenant, warnings=warnings + unheard)
 
 

@@ -204,7 +204,7 @@ async def stream_reply(
 ) -> AsyncGenerator[bytes, None]:
     """The events of the stream. `ready`: replies with news that were taken before headers went out."""
     async with generation:
-        items, splitter, numbered = Items(), answer.work.format.splitter(hold=False), _Numbered()
+        items, splitter, numbered = Items(), answer.work.format.splitter(hold=True), _Numbered()
 
         def told(news: Sequence[Reply]) -> Iterator[bytes]:
             for reply in news:

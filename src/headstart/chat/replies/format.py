@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from headstart.chat.replies.events import Event, TextDelta
+from pydantic_core import from_json
+
+from headstart.chat.replies.events import ArgumentsDelta, CallEnd, CallStart, Event, TextDelta
 from headstart.chat.replies.harmony import CHANNEL, MESSAGE, HarmonySplitter
 from headstart.chat.replies.splitter import Splitter, new_call_id
 from headstart.chat.replies.syntax import Syntax
@@ -43,6 +46,58 @@ class _Text:
         return []
 
 
+class _Sound:
+    """Whole calls, and only those whose arguments every JSON reader takes; the others are text and a warning.
+
+    Python reads more than that: half of a surrogate pair, NaN, lists a thousand deep.
+    """
+
+    def __init__(self, splitter: Splits) -> None:
+        self._splitter = splitter
+        self._own: list[str] = []
+
+    @property
+    def warnings(self) -> list[str]:
+        return [*self._splitter.warnings, *self._own]
+
+    def feed(self, text: str) -> list[Event]:
+        return self._checked(self._splitter.feed(text))
+
+    def end(self) -> list[Event]:
+        return self._checked(self._splitter.end())
+
+    def _checked(self, events: list[Event]) -> list[Event]:
+        bad = {index: text for index, text in _arguments(events).items() if not _is_sound(text)}
+        if not bad:
+            return events
+        told: list[Event] = []
+        for event in events:
+            if isinstance(event, CallStart) and event.index in bad:
+                told.append(TextDelta(f"{event.name} {bad[event.index]}"))
+                self._own.append(f"a call of {event.name} has arguments that are no JSON object; it is text")
+            elif not isinstance(event, CallStart | ArgumentsDelta | CallEnd) or event.index not in bad:
+                told.append(event)
+        return told
+
+
+def _arguments(events: list[Event]) -> dict[int, str]:
+    found: dict[int, str] = {}
+    for event in events:
+        if isinstance(event, CallStart):
+            found[event.index] = ""
+        elif isinstance(event, ArgumentsDelta):
+            found[event.index] = found.get(event.index, "") + event.text
+    return found
+
+
+def _is_sound(arguments: str) -> bool:
+    try:
+        value = from_json(arguments or "{}", allow_inf_nan=False)
+        return isinstance(value, dict) and json.loads(json.dumps(value, allow_nan=False)) == value
+    except (ValueError, RecursionError):
+        return False
+
+
 @dataclass(frozen=True)
 class ReplyFormat:
     """`tools`: the arguments' schema of each tool that may be called; with none, calls are text. `thinking`:
@@ -55,11 +110,14 @@ class ReplyFormat:
 
     def splitter(self, *, hold: bool) -> Splits:
         """For one reply. `hold`: nothing of a call is told before all of it is there."""
-        if self.harmony:
-            return HarmonySplitter(self.tools, hold=hold, new_id=new_call_id)
-        if not self.syntax.thinking and not self.tools:
+        if not self.harmony and not self.syntax.thinking and not self.tools:
             return _Text()
-        return Splitter(self.syntax, self.tools, thinking=self.thinking, hold=hold)
+        splitter: Splits
+        if self.harmony:
+            splitter = HarmonySplitter(self.tools, hold=hold, new_id=new_call_id)
+        else:
+            splitter = Splitter(self.syntax, self.tools, thinking=self.thinking, hold=hold)
+        return _Sound(splitter) if hold else splitter
 
 
 PLAIN = ReplyFormat()
