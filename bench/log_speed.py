@@ -1,6 +1,6 @@
 """How fast `headstart explain` reads a server's log, and how much memory that takes.
 
-    python bench/log_speed.py [MEGABYTES]
+    python bench/log_speed.py        two minutes
 
 Writes logs of turns to a temporary directory, 1000 MB of llama-server's (at the verbosity at which it tells
 the most), then of Ollama's, reads each in a process of its own, and prints MB/s and the peak of memory.
@@ -9,6 +9,7 @@ A log of a tenth of the size tells whether memory grows with the log.
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -87,8 +88,8 @@ def ollama_turn(n: int) -> str:
         f"left={total - cached}"
     ]
     lines += [
-        f'{head}pipeline.go:223 msg="Prompt processing progress" processed={k * 512} total={total - cached}'
-        for k in range(12)
+        f'{head}pipeline.go:223 msg="Prompt processing progress" processed={done} total={total - cached}'
+        for done in (*(k * 512 for k in range(11)), total - cached)
     ]
     lines.append('[GIN] 2026/09/04 - 14:08:06 | 200 |  2.529803ms |  127.0.0.1 | POST     "/api/chat"')
     return "\n".join(lines) + "\n"
@@ -119,17 +120,22 @@ def measured(megabytes: int, turn_of: str) -> dict[str, Any]:
         return {**told, "bytes": log.stat().st_size, "mb_per_s": log.stat().st_size / 1e6 / told["seconds"]}
 
 
-def main(megabytes: int) -> int:
-    logs = [measured(size, turn_of) for turn_of in TURNS for size in (megabytes // 10, megabytes)]
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--megabytes", type=int, default=1000, help="size of the larger logs (default: 1000)")
+    parser.add_argument("--out", type=Path, help="folder for the results (default: bench/results)")
+    flags = parser.parse_args()
+    logs = [measured(size, turn_of) for turn_of in TURNS for size in (flags.megabytes // 10, flags.megabytes)]
     for one in logs:
         print(
             f"{one['bytes'] / 1e6:,.0f} MB of {one['format']} in {one['seconds']:.2f} s: "
             f"{one['mb_per_s']:.0f} MB/s, {one['turns']:,} turns, "
             f"peak RSS {one['peak_rss_bytes'] / 1e6:.0f} MB; findings: {', '.join(one['findings'])}"
         )
-    write_results("log_speed", {"logs": logs})
-    return 0
+    write_results("log_speed", {"logs": logs}, *([flags.out] if flags.out else []))
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]) if sys.argv[1:] else 1000))
+    main()

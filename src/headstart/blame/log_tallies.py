@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import gcd
+from typing import NamedTuple
 
 from headstart.blame.logs.events import Checkpoint, Turn
 
@@ -15,8 +16,7 @@ tokens of a prompt are always read."""
 LEAST_GRAIN = 16
 
 
-@dataclass(frozen=True)
-class NumberedTurn:
+class NumberedTurn(NamedTuple):
     """`number`: from 1, in the order of the log. `gap`: tokens that the server held and read again.
     `changed`: tokens it held behind the place where the prompt parts. None: the log does not tell."""
 

@@ -15,7 +15,7 @@ from headstart.blame.log_report import report_of
 from headstart.blame.logs.events import Turn
 from headstart.blame.logs.reading import FORMATS, LINES_TO_TELL, MAX_LINE, LogReader, detect, events_of
 from tests.blame.logs.reads import OLD_LLAMA, REAL, of, read, turns
-from tests.blame.logs.test_ollama import hit
+from tests.blame.logs.test_ollama import hit, progress
 
 VLLM = (
     "INFO 02-25 20:49:56 [loggers.py:127] Engine 000: Avg prompt throughput: 67.6 tokens/s, Avg generation "
@@ -53,6 +53,24 @@ def test_another_format_long_after_the_first_lines() -> None:
     found, reader = read(VLLM * (LINES_TO_TELL + 10) + OLD_LLAMA)
     assert reader.format == "vllm"
     assert [turn.cached for turn in of(Turn, found)] == [500]
+
+
+OLLAMA_LINES = st.one_of(
+    st.builds(hit, st.just(9_000), st.integers(0, 800), st.sampled_from([0, 512])),
+    st.builds(progress, st.sampled_from([1, 512, 5120]), st.sampled_from([1, 512, 5120]), st.just(9.0)),
+    st.just("[GIN] 2026/09/04 - 14:08:06 | 200 | 2.5ms | 127.0.0.1 | POST /api/chat\n"),
+    st.just(OLD_LLAMA),
+)
+
+
+@given(st.lists(OLLAMA_LINES, max_size=40))
+def test_what_is_said_of_many_lines_is_what_is_said_of_each(parts: list[str]) -> None:
+    lines = "".join(parts).splitlines()
+    parser = FORMATS["ollama"]()
+    each = [event for line in lines for event in parser.feed(line) or ()]
+    found, reader = read("".join(parts), "ollama")
+    assert found == [*each, *parser.finish()]
+    assert reader.tally.lines == len(lines) == sum(reader.tally.understood.values())
 
 
 def test_the_format_can_be_said() -> None:

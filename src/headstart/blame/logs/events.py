@@ -1,9 +1,14 @@
-"""What a server's log says happened. A number that the log does not tell is None."""
+"""What a server's log says happened. A number that the log does not tell is None.
+
+Those of which a log has one or more a turn are named tuples: they are made four times as fast as frozen
+dataclasses, and a log of a gigabyte has half a million turns.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class Picked(StrEnum):
@@ -54,8 +59,7 @@ class Loaded:
     seconds: float | None = None
 
 
-@dataclass(frozen=True)
-class Turn:
+class Turn(NamedTuple):
     """A prompt that was read. `prompt_tokens`: all of it, `cached`: of them not computed, `read`: computed.
 
     `shared`: tokens that the prompt has in common with what the server held, where the log tells it, to
@@ -95,8 +99,7 @@ class SlotChosen:
     threshold: float | None = None
 
 
-@dataclass(frozen=True)
-class Restored:
+class Restored(NamedTuple):
     """State was put back that ends before `position`; the prompt parted at `wanted`."""
 
     position: int
@@ -105,8 +108,7 @@ class Restored:
     mib: float | None = None
 
 
-@dataclass(frozen=True)
-class Checkpoint:
+class Checkpoint(NamedTuple):
     """`made`: else erased. `position`: tokens before it. `limit`: how many a slot may have."""
 
     made: bool

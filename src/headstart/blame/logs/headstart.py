@@ -5,18 +5,17 @@ from __future__ import annotations
 import re
 
 from headstart.blame.logs.events import LogEvent, NotStored
-from headstart.blame.logs.parser import NOTHING
+from headstart.blame.logs.parser import NOTHING, Parser
 
 NAME = "headstart"
 _OWN = re.compile(r"\b(?:DEBUG|INFO|WARNING|ERROR) headstart\.[\w.]+: (.*)")
 _LOST = ("was not used", "was refused", "was not stored", "cache is full", "could not be written")
 
 
-class Headstart:
+class Headstart(Parser):
     """Parser of what `headstart serve` writes."""
 
     name = NAME
-    passed_over: tuple[str, ...] = ()
 
     def feed(self, line: str) -> tuple[LogEvent, ...] | None:
         found = _OWN.search(line)

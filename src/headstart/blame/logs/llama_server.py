@@ -21,7 +21,7 @@ from headstart.blame.logs.events import (
     SlotChosen,
     Turn,
 )
-from headstart.blame.logs.parser import NOTHING, decimal, whole
+from headstart.blame.logs.parser import NOTHING, Parser, decimal, whole
 
 _TASK = " | task "
 _FRACTION = r"(-?\d{1,6}\.\d{1,9})"
@@ -55,7 +55,7 @@ class _Prompt:
     hint: bool = False
 
 
-class LlamaServer:
+class LlamaServer(Parser):
     """Parser of llama-server's log. `name` of the turns may be another server's that runs it inside."""
 
     passed_over: tuple[str, ...] = (

@@ -5,18 +5,17 @@ from __future__ import annotations
 import re
 
 from headstart.blame.logs.events import LogEvent, NotStored, Turn
-from headstart.blame.logs.parser import NOTHING, whole
+from headstart.blame.logs.parser import NOTHING, Parser, whole
 
 NAME = "lmstudio"
 _REUSE = re.compile(r"Cache reuse summary: (\d{1,9})/(\d{1,9}) of prompt")
 _OWN = re.compile(r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\]\[\w{1,10}\]")
 
 
-class LmStudio:
+class LmStudio(Parser):
     """Parser of its server log, as `lms log stream` and the developer page show it."""
 
     name = NAME
-    passed_over: tuple[str, ...] = ()
 
     def __init__(self) -> None:
         self._reused: int | None = None

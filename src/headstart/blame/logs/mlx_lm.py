@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from headstart.blame.logs.events import CacheState, LogEvent, NotStored, Started, Turn
-from headstart.blame.logs.parser import NOTHING
+from headstart.blame.logs.parser import NOTHING, Parser
 
 NAME = "mlx-lm"
 _PROGRESS = re.compile(r"Prompt processing progress: (\d{1,9})/(\d{1,9})")
@@ -14,11 +14,10 @@ _COMMON = re.compile(r"Common prefix \((\d{1,9})\) shorter than cache \((\d{1,9}
 _MIB_A_GB = 1e9 / 2**20
 
 
-class MlxLm:
+class MlxLm(Parser):
     """Parser of the log of `mlx_lm.server`."""
 
     name = NAME
-    passed_over: tuple[str, ...] = ()
 
     def __init__(self) -> None:
         self._shared: int | None = None

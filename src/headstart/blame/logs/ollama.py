@@ -7,7 +7,6 @@ where the runner could go on, and `left` what it reads.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from datetime import datetime
 
 from headstart.blame.logs.events import (
@@ -22,19 +21,22 @@ from headstart.blame.logs.events import (
     Turn,
 )
 from headstart.blame.logs.llama_server import LlamaServer
-from headstart.blame.logs.parser import NOTHING, decimal, whole
+from headstart.blame.logs.parser import NOTHING, Parser, decimal, whole
 
 NAME = "ollama"
-_TIME = re.compile(r"\btime=(\d{4}-\d\d-\d\dT[\d:.]{8,20}(?:Z|[+-]\d\d:\d\d)?)")
+_TIME = re.compile(r"time=(\d{4}-\d\d-\d\dT[\d:.]{8,20}(?:Z|[+-]\d\d:\d\d)?)")
+_NUMBER = re.compile(r" (total|matched|cached|left)=(\d{1,18})(?!\d)")
+_UNFINISHED = re.compile(r'msg="Prompt processing progress" processed=(\d+) total=(?!\1\b)')
 _CONTEXT = re.compile(r"(?:--ctx-size|-c|--num-ctx|num_ctx)[ =](\d{1,9})\b")
 _CONFIG = re.compile(r"\b(OLLAMA_CONTEXT_LENGTH|OLLAMA_NUM_PARALLEL):(\d{1,9})\b")
 
 
-class Ollama:
+class Ollama(Parser):
     """Parser of the log of `ollama serve`."""
 
     name = NAME
-    passed_over: tuple[str, ...] = ()
+    passed_over = ("[GIN] ",)
+    passed_over_like = _UNFINISHED
 
     def __init__(self) -> None:
         self._runner = LlamaServer(NAME)
@@ -78,15 +80,16 @@ class Ollama:
 
     def _cache(self, line: str) -> tuple[LogEvent, ...]:
         ended = self._ended()
-        total, cached, left = whole(line, "total="), whole(line, "cached="), whole(line, "left=")
+        numbers = {name: int(digits) for name, digits in _NUMBER.findall(line)}
+        total, cached = numbers.get("total"), numbers.get("cached")
         if total is None or cached is None:
             return ended
-        matched = whole(line, "matched=")
+        matched = numbers.get("matched")
         self._turn = Turn(
             NAME,
             prompt_tokens=total,
             cached=cached,
-            read=total - cached if left is None else left,
+            read=numbers.get("left", total - cached),
             shared=matched,
             restored=cached or None,
         )
@@ -97,7 +100,7 @@ class Ollama:
         """Time to read, once the last token is read."""
         now = _seconds(line)
         if self._turn and now is not None and self._since is not None and now >= self._since:
-            self._turn = replace(self._turn, prompt_ms=(now - self._since) * 1000)
+            self._turn = self._turn._replace(prompt_ms=(now - self._since) * 1000)
 
     def _slot(self, line: str) -> tuple[LogEvent, ...]:
         prompt, used = whole(line, "prompt="), whole(line, "used=")
@@ -133,7 +136,8 @@ def _loading(says: str, line: str) -> tuple[LogEvent, ...]:
 
 
 def _seconds(line: str) -> float | None:
-    found = _TIME.search(line)
+    at = line.find("time=")
+    found = _TIME.match(line, at) if at >= 0 else None
     try:
         return datetime.fromisoformat(found[1]).timestamp() if found else None
     except ValueError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from headstart.blame.logs.events import Diverged, Evicted, LogEvent, NotStored, Turn
-from headstart.blame.logs.parser import NOTHING, whole
+from headstart.blame.logs.parser import NOTHING, Parser, whole
 
 NAME = "omlx"
 _AGAIN = re.compile(
@@ -16,11 +16,10 @@ _PROBE = re.compile(r"first divergence at token (\d{1,9}): stored=(.{0,400}?) vs
 _OWN = re.compile(r"\bomlx[.\w]*\b")
 
 
-class Omlx:
+class Omlx(Parser):
     """Parser of ~/.omlx/logs/server.log."""
 
     name = NAME
-    passed_over: tuple[str, ...] = ()
 
     def feed(self, line: str) -> tuple[LogEvent, ...] | None:
         if "re-prefills" in line:

@@ -15,15 +15,12 @@ NOTHING: tuple[LogEvent, ...] = ()
 class Parser(Protocol):
     """Reads one format, a line at a time, in memory that does not grow with the log."""
 
-    @property
-    def name(self) -> str:
-        """Of the server, as `--format` takes it."""
-        ...
-
-    @property
-    def passed_over(self) -> tuple[str, ...]:
-        """Lines with one of these in them are of this format and say nothing of interest."""
-        ...
+    name: str
+    """Of the server, as `--format` takes it."""
+    passed_over: tuple[str, ...] = ()
+    """Lines with one of these in them are of this format and say nothing of interest."""
+    passed_over_like: re.Pattern[str] | None = None
+    """The same of lines in which this is found."""
 
     def feed(self, line: str) -> Iterable[LogEvent] | None:
         """What a line says; None where it is not of this format. Never raises."""

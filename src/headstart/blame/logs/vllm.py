@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from headstart.blame.logs.events import Fact, Interval, LogEvent, Started
-from headstart.blame.logs.parser import NOTHING, decimal, whole
+from headstart.blame.logs.parser import NOTHING, Parser, decimal, whole
 
 NAME = "vllm"
 _LIMIT = re.compile(r"""(?:max_model_len['"]?[=:]\s?|max_seq_len=|max model len\s)(\d{1,9})""")
@@ -13,11 +13,10 @@ _CACHING = re.compile(r"""enable_prefix_caching['"]?[=:]\s?(True|False)""")
 _OWN = re.compile(r"(?:INFO|WARNING|ERROR|DEBUG) \d\d-\d\d \d\d:\d\d:\d\d |\b(?:APIServer|EngineCore)")
 
 
-class Vllm:
+class Vllm(Parser):
     """Parser of the log of `vllm serve`."""
 
     name = NAME
-    passed_over: tuple[str, ...] = ()
 
     def feed(self, line: str) -> tuple[LogEvent, ...] | None:
         if "Avg prompt throughput: " in line:
