@@ -32,6 +32,7 @@ def test_a_conversation_is_watched_and_read_back(tmp_path: Path) -> None:
                     model=model,
                     messages=messages,
                     max_tokens=8,
+                    temperature=0,
                     stream=True,
                     stream_options={"include_usage": True},
                 )

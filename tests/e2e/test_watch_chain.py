@@ -76,6 +76,7 @@ def anthropic_turns(url: str, system: Callable[[int], str]) -> None:
         asked: dict[str, Any] = {
             "model": "m",
             "max_tokens": 12,
+            "extra_body": {"temperature": 0},
             "system": system(turn),
             "messages": list(said),
         }
