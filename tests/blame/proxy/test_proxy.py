@@ -196,6 +196,24 @@ def test_a_client_that_leaves_is_known_to_the_server_at_once() -> None:
         assert "the client went away" in (seen.exchange().error or "")
 
 
+def test_a_client_that_hangs_up_at_the_end_mark_has_its_reply() -> None:
+    """Many close the connection there, before the last chunk of HTTP is through."""
+
+    async def open_end(asked: Asked, writer: asyncio.StreamWriter) -> None:
+        writer.write(
+            b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+        )
+        for event in (EVENT, b"data: [DONE]\n\n"):
+            writer.write(b"%x\r\n%s\r\n" % (len(event), event))
+        await asyncio.sleep(60)
+
+    with watched(open_end) as seen:
+        speak(seen.port, post(CHAT, BODY, host="127.0.0.1"), until=b"[DONE]\n\n")
+        exchange = seen.exchange()
+        assert exchange.reply.text == "hi"
+        assert exchange.error is None
+
+
 def test_one_connection_takes_many_requests() -> None:
     with watched(whole(b"{}")) as seen:
         client = http.client.HTTPConnection("127.0.0.1", seen.port, timeout=10)

@@ -19,7 +19,7 @@ def exchange_of(passing: Passing, number: int) -> Exchange:
     body = _body(passing, notes)
     head = passing.reply_head
     reply = reply_of(passing)
-    error = passing.error if reply is None else reply.error
+    missing = None if passing.finished else "there is no reply"
     return Exchange(
         number=number,
         started=passing.started,
@@ -31,7 +31,7 @@ def exchange_of(passing: Passing, number: int) -> Exchange:
         headers=by_name(passing.head),
         status=None if head is None else head.status,
         reply_headers={} if head is None else by_name(head),
-        error=error or (None if passing.finished else "there is no reply"),
+        error=(passing.error or missing) if reply is None else reply.error,
         notes=tuple(notes),
         **({} if reply is None else _told(reply)),
     )
