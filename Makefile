@@ -1,5 +1,5 @@
 # make run    serve the embedded model on http://127.0.0.1:8000 (ARGS="--port 9000" adds flags)
-# make test   lint, types, import rules and all tests
+# make test   lint, types, import rules and all tests, two test files at a time (JOBS=1: one)
 #
 # Both make their own virtual environment in .venv and install what they need, once:
 # a stamp file is renewed only when pyproject.toml or constraints.txt change.
@@ -7,6 +7,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 ARGS   ?=
+JOBS   ?= 2
 
 BIN := $(VENV)/bin
 
@@ -26,7 +27,7 @@ run: $(VENV)/.installed-run
 	$(BIN)/headstart serve --model embedded $(ARGS)
 
 test: lint types
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest --numprocesses $(JOBS) --dist loadfile $(ARGS)
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check src tests bench

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,12 @@ import pytest
 
 from tests.fixtures.gguf_models import GgufModels, build_all, smollm2_path
 from tests.fixtures.mlx_models import MlxModels
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests are objects that live to the end: a garbage collection need not go through them."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)

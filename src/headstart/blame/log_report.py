@@ -108,11 +108,10 @@ class LogReport:
         if turn.truncated:
             self._cut(Truncated(prompt_tokens=turn.prompt_tokens))
         self._judge(row)
-        entry = (row.cost, -row.number, row)
         if len(self.kept) < KEPT_TURNS:
-            heapq.heappush(self.kept, entry)
-        else:
-            heapq.heappushpop(self.kept, entry)
+            heapq.heappush(self.kept, (row.cost, -row.number, row))
+        elif row.cost > self.kept[0][0]:
+            heapq.heapreplace(self.kept, (row.cost, -row.number, row))
 
     def _count(self, turn: Turn) -> None:
         totals = self.totals

@@ -7,6 +7,7 @@ where the runner could go on, and `left` what it reads.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import datetime
 
 from headstart.blame.logs.events import (
@@ -24,8 +25,8 @@ from headstart.blame.logs.llama_server import LlamaServer
 from headstart.blame.logs.parser import NOTHING, Parser, decimal, whole
 
 NAME = "ollama"
-_TIME = re.compile(r"time=(\d{4}-\d\d-\d\dT[\d:.]{8,20}(?:Z|[+-]\d\d:\d\d)?)")
 _NUMBER = re.compile(r" (total|matched|cached|left)=(\d{1,18})(?!\d)")
+_FINISHED = re.compile(r" processed=(\d+) total=\1\b")
 _UNFINISHED = re.compile(r'msg="Prompt processing progress" processed=(\d+) total=(?!\1\b)')
 _CONTEXT = re.compile(r"(?:--ctx-size|-c|--num-ctx|num_ctx)[ =](\d{1,9})\b")
 _CONFIG = re.compile(r"\b(OLLAMA_CONTEXT_LENGTH|OLLAMA_NUM_PARALLEL):(\d{1,9})\b")
@@ -40,19 +41,20 @@ class Ollama(Parser):
 
     def __init__(self) -> None:
         self._runner = LlamaServer(NAME)
-        self._turn: Turn | None = None
+        self._numbers: dict[str, int] | None = None
         self._since: float | None = None
+        self._took_s: float | None = None
         self._announced = False
 
     def feed(self, line: str) -> tuple[LogEvent, ...] | None:
         at = line.find(" msg=")
         if at > 0 and "level=" in line:
-            quoted = line[at + 5 : at + 6] == '"'
-            begin = at + 6 if quoted else at + 5
-            end = line.find('"' if quoted else " ", begin)
-            return self._message(line[begin : end if end > 0 else None], line)
-        if line.startswith("[GIN]"):
-            return NOTHING
+            begin = at + len(" msg=")
+            quote = '"' if line.startswith('"', begin) else ""
+            end = line.find(quote or " ", begin + 1)
+            says = line[begin + len(quote) : end if end > 0 else None]
+            handle = _HANDLERS.get(says)
+            return handle(self, line) if handle else self._message(says, line)
         events = self._runner.feed(line)
         if events and isinstance(events[0], Started):
             announced, self._announced = self._announced, False
@@ -63,15 +65,6 @@ class Ollama(Parser):
         return (*self._ended(), *self._runner.finish())
 
     def _message(self, says: str, line: str) -> tuple[LogEvent, ...]:
-        if says == "Prompt processing progress":
-            done, _, total = line.rpartition(" processed=")[2].partition(" total=")
-            if done == total.rstrip():
-                self._progress(line)
-            return NOTHING
-        if says in ("cache hit", "cache miss"):
-            return self._cache(line)
-        if says == "loading cache slot":
-            return self._slot(line)
         if says.startswith(("starting runner", "starting llama server", "starting llama-server")):
             self._announced = True
             context = _CONTEXT.search(line)
@@ -81,26 +74,18 @@ class Ollama(Parser):
     def _cache(self, line: str) -> tuple[LogEvent, ...]:
         ended = self._ended()
         numbers = {name: int(digits) for name, digits in _NUMBER.findall(line)}
-        total, cached = numbers.get("total"), numbers.get("cached")
-        if total is None or cached is None:
+        if "total" not in numbers or "cached" not in numbers:
             return ended
-        matched = numbers.get("matched")
-        self._turn = Turn(
-            NAME,
-            prompt_tokens=total,
-            cached=cached,
-            read=numbers.get("left", total - cached),
-            shared=matched,
-            restored=cached or None,
-        )
-        self._since = _seconds(line)
-        return (*ended, *((Restored(cached, matched),) if cached else ()))
+        self._numbers, self._since = numbers, _seconds(line)
+        cached = numbers["cached"]
+        return (*ended, Restored(cached, numbers.get("matched"))) if cached else ended
 
-    def _progress(self, line: str) -> None:
+    def _progress(self, line: str) -> tuple[LogEvent, ...]:
         """Time to read, once the last token is read."""
-        now = _seconds(line)
-        if self._turn and now is not None and self._since is not None and now >= self._since:
-            self._turn = self._turn._replace(prompt_ms=(now - self._since) * 1000)
+        if self._since is not None and _FINISHED.search(line):
+            now = _seconds(line)
+            self._took_s = None if now is None or now < self._since else now - self._since
+        return NOTHING
 
     def _slot(self, line: str) -> tuple[LogEvent, ...]:
         prompt, used = whole(line, "prompt="), whole(line, "used=")
@@ -109,8 +94,29 @@ class Ollama(Parser):
         return (Turn(NAME, whole(line, " id="), prompt_tokens=prompt, cached=used, read=prompt - used),)
 
     def _ended(self) -> tuple[LogEvent, ...]:
-        turn, self._turn = self._turn, None
-        return (turn,) if turn else ()
+        numbers, took_s = self._numbers, self._took_s
+        self._numbers = self._since = self._took_s = None
+        if numbers is None:
+            return NOTHING
+        total, cached = numbers["total"], numbers["cached"]
+        turn = Turn(
+            NAME,
+            prompt_tokens=total,
+            cached=cached,
+            read=numbers.get("left", total - cached),
+            prompt_ms=None if took_s is None else took_s * 1000,
+            shared=numbers.get("matched"),
+            restored=cached or None,
+        )
+        return (turn,)
+
+
+_HANDLERS: dict[str, Callable[[Ollama, str], tuple[LogEvent, ...]]] = {
+    "Prompt processing progress": Ollama._progress,
+    "cache hit": Ollama._cache,
+    "cache miss": Ollama._cache,
+    "loading cache slot": Ollama._slot,
+}
 
 
 def _trouble(says: str, line: str) -> tuple[LogEvent, ...]:
@@ -137,8 +143,7 @@ def _loading(says: str, line: str) -> tuple[LogEvent, ...]:
 
 def _seconds(line: str) -> float | None:
     at = line.find("time=")
-    found = _TIME.match(line, at) if at >= 0 else None
     try:
-        return datetime.fromisoformat(found[1]).timestamp() if found else None
-    except ValueError:
+        return datetime.fromisoformat(line[at + 5 : line.find(" ", at)]).timestamp() if at >= 0 else None
+    except (ValueError, OverflowError, OSError):
         return None
