@@ -1,12 +1,13 @@
 """`headstart serve` with replies that are given: the real engine, cache, scheduler and APIs.
 
-    python bench/scripted_server.py RULES.json --model embedded --port 9000 ...
+    python bench/scripted_server.py RULES.json [TOKENS.jsonl] --model embedded --port 9000 ...
 
 A small model cannot play a coding agent's part, so its replies are put into its mouth, token by token: it
 reads them as if it had chosen them, so that state, history and reports are those of a real conversation.
 RULES.json is a list of {"when": TEXT, "say": REPLY}: the rule whose `when` occurs last in a prompt gives the
 reply, as the model itself would write it, calls of tools included. Without a rule the model speaks itself.
-What follows RULES.json are flags of `headstart serve`.
+TOKENS.jsonl gets a line a request: the tokens of its prompt and those of its reply. All else are flags of
+`headstart serve`.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -50,9 +52,9 @@ def reply_to(prompt: str, rules: Sequence[Rule]) -> str | None:
 class GivenReply(Constraint):
     """Allows one token after the other and then the end."""
 
-    def __init__(self, tokens: Sequence[int], vocab_size: int, ends: Sequence[int]) -> None:
-        super().__init__(None, vocab_size, ends)
-        self._tokens = [*tokens, ends[0]]
+    def __init__(self, tokens: Sequence[int], vocab_size: int) -> None:
+        super().__init__(None, vocab_size, [tokens[-1]])
+        self._tokens = tokens
         self._at = 0
 
     def mask(self) -> npt.NDArray[np.bool_]:
@@ -79,22 +81,27 @@ class ScriptedCompiler(ConstraintCompiler):
     def compile(self, spec: ConstraintSpec) -> Constraint:
         if not spec.source.startswith(MARK):
             return super().compile(spec)
-        said = spec.source.removeprefix(MARK)
-        tokens = self._engine.tokenize(said, special=True, add_bos=False).tolist()
-        return GivenReply(tokens, self._engine.layout.vocab_size, self._ends)
+        tokens = self.tokens_of(spec.source.removeprefix(MARK))
+        return GivenReply(tokens, self._engine.layout.vocab_size)
+
+    def tokens_of(self, said: str) -> list[int]:
+        """A reply and the token that ends it."""
+        return [*self._engine.tokenize(said, special=True, add_bos=False).tolist(), self._ends[0]]
 
 
-def scripted(rules: Sequence[Rule]) -> type[Scheduler]:
-    """A scheduler whose requests are answered by `rules`."""
+def scripted(rules: Sequence[Rule], record: Callable[[list[int], list[int]], None]) -> type[Scheduler]:
+    """A scheduler whose requests are answered by `rules`; `record` is told the tokens of each."""
 
     class ScriptedScheduler(Scheduler):
         def __init__(self, engine: Engine, settings: Any, compiler: Any, *others: Any) -> None:
-            super().__init__(engine, settings, ScriptedCompiler(engine), *others)
+            self._script = ScriptedCompiler(engine)
+            super().__init__(engine, settings, self._script, *others)
 
         def submit(self, request: GenerationRequest, sink: Callable[[Any], None]) -> Ticket:
             pieces = self._engine.vocabulary.pieces
             prompt = b"".join(pieces[token] for token in request.prompt.tolist()).decode("utf-8", "replace")
             said = reply_to(prompt, rules)
+            record(request.prompt.tolist(), [] if said is None else self._script.tokens_of(said))
             if said is not None:
                 given = ConstraintSpec(ConstraintKind.GRAMMAR, MARK + said)
                 request = replace(request, constraint=given)
@@ -108,8 +115,16 @@ def main(arguments: Sequence[str]) -> int:
         print(__doc__)
         return 0 if arguments else 2
     rules = [Rule(one["when"], one["say"]) for one in json.loads(Path(arguments[0]).read_text("utf-8"))]
-    server.Scheduler = scripted(rules)  # type: ignore[misc]
-    return headstart(["serve", *arguments[1:]])
+    named = arguments[1:] and not arguments[1].startswith("-")
+    flags = arguments[2 if named else 1 :]
+    with Path(arguments[1]).open("w") if named else nullcontext() as file:
+
+        def record(prompt: list[int], reply: list[int]) -> None:
+            if file is not None:
+                print(json.dumps({"prompt": prompt, "reply": reply}), file=file, flush=True)
+
+        server.Scheduler = scripted(rules, record)  # type: ignore[misc]
+        return headstart(["serve", *flags])
 
 
 if __name__ == "__main__":
