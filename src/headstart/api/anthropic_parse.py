@@ -15,6 +15,7 @@ from typing import Any
 
 from headstart.api.anthropic_types import MessageCountRequest, MessageRequest, ToolChoice
 from headstart.api.chat_prompt import ChatPrompt, chat_prompt, required_tools, room_warnings
+from headstart.api.tool_results import MESSAGES, matched
 from headstart.api.work import Work
 from headstart.chat.thinking import thinking_kwargs
 from headstart.errors import RequestError
@@ -30,6 +31,7 @@ _HARMLESS = frozenset(
     {"metadata", "service_tier", "container", "context_management", "betas", "mcp_servers", "output_config"}
 )
 _MAX_WARNINGS = 16
+_PLACES = {"tool_use": "an assistant", "thinking": "an assistant", "tool_result": "a user"}
 Block = Mapping[str, Any]
 
 
@@ -64,14 +66,15 @@ def prompt_of(model: ServedModel, body: MessageCountRequest) -> tuple[ChatPrompt
     """The conversation of a body, and a sentence for everything in it that changes nothing here."""
     warnings = _warnings(model, body)
     system, left_out = _system(body.system)
-    messages = [message for index, one in enumerate(body.messages) for message in _messages(one, index)]
+    placed = [each for index, one in enumerate(body.messages) for each in _messages(one, index)]
+    messages, notes = matched([message for _, message in placed], [where for where, _ in placed], MESSAGES)
     if left_out:
         warnings.append("system: the billing line of the client was left out of the prompt")
     tools = [_tool(tool, index) for index, tool in enumerate(body.tools or ())]
     wish = None if body.thinking is None else body.thinking.type != "disabled"
     kwargs, unheard = thinking_kwargs(model.thinking, {}, enable=wish, preserve=model.chat.preserve_thinking)
     calls = body.tool_choice is None or body.tool_choice.type != "none"
-    asked = ChatPrompt([*system, *messages], tools or None, kwargs, calls=calls)
+    asked = ChatPrompt([*system, *messages], tools or None, kwargs, calls=calls, notes=notes)
     if body.tool_choice is not None and body.tool_choice.type in ("any", "tool"):
         asked = required_tools(asked, _named_tool(body.tool_choice))
     return asked, [*warnings, *unheard]
@@ -114,26 +117,27 @@ def _system(system: str | list[dict[str, Any]] | None) -> tuple[list[dict[str, A
     return [{"role": "system", "content": content}], kept != texts
 
 
-def _messages(message: dict[str, Any], index: int) -> Iterable[dict[str, Any]]:
-    """One message of the body as those of a template."""
+def _messages(message: dict[str, Any], index: int) -> Iterable[tuple[str, dict[str, Any]]]:
+    """One message of the body as those of a template, each with its place in the body."""
     where = f"messages[{index}]"
     role, content = message.get("role"), message.get("content")
     if role not in _ROLES:
         raise RequestError(f"{where}.role must be user, assistant or system", param=f"{where}.role")
     if isinstance(content, str):
-        return [{"role": role, "content": content}]
+        return [(where, {"role": role, "content": content})]
     if not isinstance(content, list):
         raise RequestError(f"{where}.content must be a string or a list of blocks", param=f"{where}.content")
     blocks = [_block(block, f"{where}.content[{at}]") for at, block in enumerate(content)]
     if role == "assistant":
-        return [_assistant(blocks, f"{where}.content")]
-    results = [_result(block, where, at) for at, block in enumerate(blocks) if block["type"] == "tool_result"]
-    said = [
-        _part(_text(block, f"{where}.content[{at}]"))
-        for at, block in enumerate(blocks)
-        if block["type"] != "tool_result"
-    ]
-    return [*results, {"role": role, "content": said}] if said or not results else results
+        return [(where, _assistant(blocks, f"{where}.content"))]
+    results, said = [], []
+    for at, block in enumerate(blocks):
+        place = f"{where}.content[{at}]"
+        if block["type"] == "tool_result" and role == "user":
+            results.append((place, _result(block, place)))
+        else:
+            said.append(_part(_text(block, place)))
+    return [*results, (where, {"role": role, "content": said})] if said or not results else results
 
 
 def _assistant(blocks: list[Block], where: str) -> dict[str, Any]:
@@ -167,8 +171,7 @@ def _call(block: Block, where: str) -> dict[str, Any]:
     }
 
 
-def _result(block: Block, where: str, at: int) -> dict[str, Any]:
-    place = f"{where}.content[{at}]"
+def _result(block: Block, place: str) -> dict[str, Any]:
     content = block.get("content")
     if not isinstance(block.get("tool_use_id"), str):
         raise RequestError(f"{place}: tool_result needs the tool_use_id of its call", param=place)
@@ -191,6 +194,10 @@ def _block(block: Any, where: str) -> Block:
 
 def _text(block: Any, where: str) -> str:
     kind = _block(block, where)["type"]
+    if kind in _PLACES:
+        raise RequestError(
+            f"{where} is of type {kind}, which stands in {_PLACES[kind]} message; move it there", param=where
+        )
     if kind != "text":
         raise RequestError(
             f"{where} is of type {kind[:40]}; this model is served for text only. Send blocks of type text.",

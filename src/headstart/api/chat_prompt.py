@@ -25,6 +25,7 @@ from headstart.serving.request import ConstraintKind, ConstraintSpec, Generation
 
 __all__ = ["ChatPrompt", "Prompted", "chat_prompt", "chat_text", "required_tools", "room_warnings"]
 
+ROLES = ("system", "developer", "user", "assistant", "tool")
 _RESERVED_KWARGS = frozenset({"messages", "tools", "add_generation_prompt", "bos_token", "eos_token", "self"})
 
 
@@ -32,7 +33,8 @@ _RESERVED_KWARGS = frozenset({"messages", "tools", "add_generation_prompt", "bos
 class ChatPrompt:
     """`kwargs`: what else the template is given. `to_generate`: the prompt ends where a reply begins.
     `calls`: whether the tools may be called; where not, they are in the prompt all the same, so that it
-    stays the same. `required`: the reply must be a call of one of these tools; None where it need not be."""
+    stays the same. `required`: the reply must be a call of one of these tools; None where it need not be.
+    `notes`: what its dialect left out of it or moved, a sentence each."""
 
     messages: Sequence[dict[str, Any]]
     tools: Sequence[dict[str, Any]] | None = None
@@ -41,6 +43,7 @@ class ChatPrompt:
     calls: bool = True
     required: tuple[str, ...] | None = None
     tenant: str = ""
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -96,7 +99,7 @@ def chat_prompt(model: ServedModel, asked: ChatPrompt) -> Prompted:
         conversation,
         format_,
         shown,
-        notes,
+        (*asked.notes, *notes),
         constraint=_constraint(model, asked, format_),
         answered=text if asked.to_generate else None,
     )
@@ -216,8 +219,10 @@ def _template(model: ServedModel, asked: ChatPrompt) -> tuple[ChatTemplate, dict
 def _check_messages(messages: Sequence[dict[str, Any]]) -> None:
     for index, message in enumerate(messages):
         where = f"messages[{index}]"
-        if not isinstance(message.get("role"), str):
-            raise RequestError(f"{where}.role must be a string", param=f"{where}.role")
+        if message.get("role") not in ROLES:
+            raise RequestError(
+                f"{where}.role is not known here; it must be one of {', '.join(ROLES)}", param=f"{where}.role"
+            )
         calls = message.get("tool_calls")
         if calls is not None and not isinstance(calls, list):
             raise RequestError(f"{where}.tool_calls must be a list", param=f"{where}.tool_calls")

@@ -8,6 +8,7 @@ from typing import Any
 
 from headstart.api.chat_prompt import ChatPrompt, Prompted, chat_prompt, room_warnings
 from headstart.api.ollama_types import AskFields, ChatAsk, GenerateAsk
+from headstart.api.tool_results import OLLAMA, matched
 from headstart.api.work import Work
 from headstart.chat.thinking import thinking_kwargs
 from headstart.errors import RequestError
@@ -34,9 +35,10 @@ _LEAST_SEED, _MOST_SEED = -(2**63), 2**64 - 1
 
 def chat_work(model: ServedModel, body: ChatAsk, tenant: str) -> Work:
     """Renders and tokenizes the messages. Any thread. Raises RequestError."""
-    messages = [_message(message, index) for index, message in enumerate(body.messages)]
+    sent = [_message(message, index) for index, message in enumerate(body.messages)]
+    messages, notes = matched(sent, [f"messages[{index}]" for index in range(len(sent))], OLLAMA)
     kwargs, unheard = _switches(model, body)
-    asked = ChatPrompt(messages, body.tools or None, kwargs, tenant=tenant)
+    asked = ChatPrompt(messages, body.tools or None, kwargs, tenant=tenant, notes=notes)
     return _work(model, body, chat_prompt(model, asked), tenant, warnings=_warnings(model, body) + unheard)
 
 
@@ -83,11 +85,14 @@ def _work(model: ServedModel, body: AskFields, prompt: Prompted, tenant: str, *,
 
 
 def _message(message: dict[str, Any], index: int) -> dict[str, Any]:
-    """In OpenAI's form: calls have their arguments as text, thinking stands in `reasoning_content`."""
+    """In OpenAI's form: calls have their arguments as text, thinking stands in `reasoning_content`, the role
+    is in small letters, which Ollama does not ask for."""
     where = f"messages[{index}]"
     if message.get("images"):
         raise RequestError(f"{where}.images: this model is served for text only", param=f"{where}.images")
     changed = {name: value for name, value in message.items() if name not in ("thinking", "tool_calls")}
+    if isinstance(message.get("role"), str):
+        changed["role"] = message["role"].lower()
     if message.get("thinking"):
         changed["reasoning_content"] = message["thinking"]
     calls = message.get("tool_calls")

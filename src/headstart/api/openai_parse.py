@@ -26,6 +26,7 @@ from headstart.api.openai_types import (
     TokenizeRequest,
 )
 from headstart.api.request_log import Conversation
+from headstart.api.tool_results import CHAT, matched
 from headstart.api.work import Work
 from headstart.chat.thinking import thinking_kwargs
 from headstart.errors import RequestError
@@ -95,12 +96,15 @@ def chat_work(model: ServedModel, body: ChatRequest, tenant: str) -> Work:
 
 
 def asked_of(body: ChatRequest | TokenizeRequest) -> ChatPrompt:
-    """The conversation of a body."""
+    """The conversation of a body. Raises RequestError for results of tools without a call."""
+    sent = body.messages or []
+    messages, notes = matched(sent, [f"messages[{index}]" for index in range(len(sent))], CHAT)
     return ChatPrompt(
-        body.messages or [],
+        messages,
         body.tools,
         body.chat_template_kwargs or {},
         to_generate=body.add_generation_prompt is not False,
+        notes=notes,
     )
 
 

@@ -11,7 +11,9 @@ from typing import Any
 
 from headstart.api.chat_prompt import ChatPrompt, chat_prompt, required_tools, room_warnings
 from headstart.api.responses_types import ResponseRequest
+from headstart.api.tool_results import RESPONSES, matched
 from headstart.api.work import Work
+from headstart.chat.messages import texts_of
 from headstart.chat.thinking import thinking_kwargs
 from headstart.errors import RequestError
 from headstart.serving.models import ServedModel
@@ -47,8 +49,14 @@ def response_work(model: ServedModel, body: ResponseRequest, items: Sequence[Ite
     )
     system = [{"role": "system", "content": body.instructions}] if body.instructions else []
     tools, odd = _tools(body.tools or ())
+    messages, notes = _messages(items, len(items) - len(items_of(body)))
     asked = ChatPrompt(
-        [*system, *_messages(items)], tools or None, kwargs, calls=body.tool_choice != "none", tenant=tenant
+        [*system, *messages],
+        tools or None,
+        kwargs,
+        calls=body.tool_choice != "none",
+        tenant=tenant,
+        notes=notes,
     )
     if body.tool_choice not in (None, "auto", "none"):
         asked = required_tools(asked, _named_tool(body.tool_choice))
@@ -91,22 +99,23 @@ def _named_tool(choice: Any) -> str | None:
     return None
 
 
-def _messages(items: Sequence[Item]) -> list[dict[str, Any]]:
-    messages: list[dict[str, Any]] = []
+def _messages(items: Sequence[Item], stored: int) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+    """Items as messages, and what of them was moved. The first `stored` items were not sent this time."""
+    placed: list[tuple[str, dict[str, Any]]] = []
     said: dict[str, Any] | None = None
-    for index, item in enumerate(items):
+    for index, item in enumerate(items, -stored):
         where = f"input[{index}]"
         kind = item.get("type") or "message"
         if kind in _RESULTS:
             said = None
-            messages.append(_result(item, where))
+            placed.append((where, _result(item, where)))
         elif kind == "message" and item.get("role") != "assistant":
             said = None
-            messages.append(_message(item, where))
+            placed.append((where, _message(item, where)))
         elif kind in ("message", "reasoning", *_CALLS):
             if said is None or (kind == "message" and said["content"] is not None):
                 said = {"role": "assistant", "content": None}
-                messages.append(said)
+                placed.append((where, said))
             _add(said, kind, item, where)
         else:
             raise RequestError(
@@ -114,10 +123,10 @@ def _messages(items: Sequence[Item]) -> list[dict[str, Any]]:
                 "function_call or function_call_output",
                 param=where,
             )
-    for message in messages:
+    for _, message in placed:
         if message["role"] == "assistant" and message["content"] is None and "tool_calls" not in message:
             message["content"] = ""
-    return messages
+    return matched([message for _, message in placed], [where for where, _ in placed], RESPONSES)
 
 
 def _add(said: dict[str, Any], kind: str, item: Item, where: str) -> None:
@@ -128,7 +137,8 @@ def _add(said: dict[str, Any], kind: str, item: Item, where: str) -> None:
         blocks = item.get("content") or item.get("summary") or ()
         texts = [str(block.get("text") or "") for block in blocks if isinstance(block, Mapping)]
         if any(texts):
-            said["reasoning_content"] = "\n".join(texts)
+            before = [said["reasoning_content"]] if "reasoning_content" in said else []
+            said["reasoning_content"] = "\n".join([*before, *texts])
     else:
         said.setdefault("tool_calls", []).append(_call(item, where))
 
@@ -140,9 +150,14 @@ def _message(item: Item, where: str) -> dict[str, Any]:
 
 
 def _content(item: Item, where: str) -> Any:
-    content = item.get("content")
-    if not isinstance(content, str | list):
-        raise RequestError(f"{where}.content must be a string or a list of parts", param=f"{where}.content")
+    return _texts(item.get("content"), f"{where}.content")
+
+
+def _texts(content: Any, where: str) -> Any:
+    """`content` as it came. Raises RequestError where it is not text."""
+    if content is None:
+        raise RequestError(f"{where} must be a string or a list of parts", param=where)
+    texts_of(content, where)
     return content
 
 
@@ -160,11 +175,9 @@ def _call(item: Item, where: str) -> dict[str, Any]:
 
 
 def _result(item: Item, where: str) -> dict[str, Any]:
-    output = item.get("output")
     if not isinstance(item.get("call_id"), str):
         raise RequestError(f"{where}: an output needs the call_id of its call", param=where)
-    if not isinstance(output, str | list):
-        raise RequestError(f"{where}.output must be a string or a list of parts", param=f"{where}.output")
+    output = _texts(item.get("output"), f"{where}.output")
     return {"role": "tool", "tool_call_id": item["call_id"], "content": output}
 
 
