@@ -138,6 +138,7 @@ def test_json_is_held(client: TestClient) -> None:
     assert said["done_reason"] == "stop"
     assert list(json.loads(said["message"]["content"])) == ["a"]
     assert "format must be" in refused(client, format="yaml")
+    assert refused(client, format={"type": "nonsense"}).startswith("format cannot be compiled")
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,8 @@ class ChatPrompt:
     """`kwargs`: what else the template is given. `to_generate`: the prompt ends where a reply begins.
     `calls`: whether the tools may be called; where not, they are in the prompt all the same, so that it
     stays the same. `required`: the reply must be a call of one of these tools; None where it need not be.
-    `notes`: what its dialect left out of it or moved, a sentence each."""
+    `notes`: what its dialect left out of it or moved, a sentence each. `field`: where it came in, for
+    errors."""
 
     messages: Sequence[dict[str, Any]]
     tools: Sequence[dict[str, Any]] | None = None
@@ -44,6 +45,7 @@ class ChatPrompt:
     required: tuple[str, ...] | None = None
     tenant: str = ""
     notes: tuple[str, ...] = ()
+    field: str = "messages"
 
 
 @dataclass(frozen=True)
@@ -168,7 +170,7 @@ def _constraint(model: ServedModel, asked: ChatPrompt, format_: ReplyFormat) -> 
     tools = {name: format_.tools[name] for name in asked.required}
     spec = ConstraintSpec(ConstraintKind.GRAMMAR, call_grammar(syntax, tools, thinking=format_.thinking))
     try:
-        model.constraints.compile(spec)
+        model.constraints.compile(spec, "the grammar made of them")
     except RequestError as error:
         raise RequestError(
             f"tool_choice: the tools' schemas cannot be held: {error}", param="tools"
@@ -192,9 +194,13 @@ def room_warnings(model: ServedModel, requests: list[GenerationRequest]) -> list
 
 
 def _rendered(template: ChatTemplate, asked: ChatPrompt, kwargs: Mapping[str, Any]) -> str:
-    return template.render(
-        asked.messages, tools=asked.tools, add_generation_prompt=asked.to_generate, **kwargs
-    )
+    try:
+        return template.render(
+            asked.messages, tools=asked.tools, add_generation_prompt=asked.to_generate, **kwargs
+        )
+    except RequestError as error:
+        param = asked.field if error.param == "messages" else error.param
+        raise RequestError(str(error), status=error.status, param=param, code=error.code) from error
 
 
 def _template(model: ServedModel, asked: ChatPrompt) -> tuple[ChatTemplate, dict[str, Any]]:
@@ -203,7 +209,7 @@ def _template(model: ServedModel, asked: ChatPrompt) -> tuple[ChatTemplate, dict
         raise RequestError(
             "this model has no chat template: start the server with --chat-template FILE, "
             "or use /v1/completions",
-            param="messages",
+            param=asked.field,
         )
     _check_messages(asked.messages)
     kwargs = dict(asked.kwargs)

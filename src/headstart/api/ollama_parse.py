@@ -177,7 +177,7 @@ def _constraint(model: ServedModel, form: str | dict[str, Any] | None) -> Constr
         raise RequestError('format must be "json" or a JSON schema', param="format")
     schema = form if isinstance(form, dict) else {"type": "object"}
     spec = ConstraintSpec(ConstraintKind.JSON_SCHEMA, json.dumps(schema))
-    model.constraints.compile(spec)
+    model.constraints.compile(spec, "format")
     return spec
 
 

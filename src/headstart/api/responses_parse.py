@@ -57,6 +57,7 @@ def response_work(model: ServedModel, body: ResponseRequest, items: Sequence[Ite
         calls=body.tool_choice != "none",
         tenant=tenant,
         notes=notes,
+        field="input",
     )
     if body.tool_choice not in (None, "auto", "none"):
         asked = required_tools(asked, _named_tool(body.tool_choice))
@@ -221,7 +222,7 @@ def _constraint(model: ServedModel, form: Item | None) -> ConstraintSpec | None:
     if not isinstance(schema, Mapping):
         raise RequestError("text.format of type json_schema needs a schema", param="text.format.schema")
     spec = ConstraintSpec(ConstraintKind.JSON_SCHEMA, json.dumps(schema))
-    model.constraints.compile(spec)
+    model.constraints.compile(spec, "text.format.schema")
     return spec
 
 
