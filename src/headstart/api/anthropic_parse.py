@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -67,17 +67,72 @@ def prompt_of(model: ServedModel, body: MessageCountRequest) -> tuple[ChatPrompt
     warnings = _warnings(model, body)
     system, left_out = _system(body.system)
     placed = [each for index, one in enumerate(body.messages) for each in _messages(one, index)]
-    messages, notes = matched([message for _, message in placed], [where for where, _ in placed], MESSAGES)
-    if left_out:
-        warnings.append("system: the billing line of the client was left out of the prompt")
+    messages, moved = matched([message for _, message in placed], [where for where, _ in placed], MESSAGES)
     tools = [_tool(tool, index) for index, tool in enumerate(body.tools or ())]
     wish = None if body.thinking is None else body.thinking.type != "disabled"
     kwargs, unheard = thinking_kwargs(model.thinking, {}, enable=wish, preserve=model.chat.preserve_thinking)
+    messages, continued = _prefilled(messages, placed[-1][0], harmony=model.harmony)
     calls = body.tool_choice is None or body.tool_choice.type != "none"
-    asked = ChatPrompt([*system, *messages], tools or None, kwargs, calls=calls, notes=notes)
+    notes = (*_notes(body, left_out=left_out, unthought=continued and bool(wish)), *moved)
+    asked = ChatPrompt(
+        [*system, *messages], tools or None, kwargs, calls=calls, continued=continued, notes=notes
+    )
     if body.tool_choice is not None and body.tool_choice.type in ("any", "tool"):
         asked = required_tools(asked, _named_tool(body.tool_choice))
     return asked, [*warnings, *unheard]
+
+
+def _notes(body: MessageCountRequest, *, left_out: bool, unthought: bool) -> Iterator[str]:
+    """What was done to the conversation. `left_out`: the billing line; `unthought`: thoughts."""
+    if left_out:
+        yield "system: the billing line of the client was left out of the prompt"
+    if any(_failed(message) for message in body.messages):
+        yield "is_error: templates have no place for it; the results of tools are read as they are written"
+    if any(_text_first(message) for message in body.messages):
+        yield "tool_result: rendered before the text of its message, which came first"
+    if unthought:
+        yield "thinking: the reply goes on with the last message, so no thoughts come before it"
+
+
+def _text_first(message: Mapping[str, Any]) -> bool:
+    """Whether a message says something before a result of a tool."""
+    blocks = message.get("content")
+    if not isinstance(blocks, list):
+        return False
+    results = [block["type"] == "tool_result" for block in blocks]
+    return results != sorted(results, reverse=True)
+
+
+def _failed(message: Mapping[str, Any]) -> bool:
+    """Whether a message has the result of a tool that failed."""
+    blocks = message.get("content")
+    return isinstance(blocks, list) and any(block.get("is_error") for block in blocks)
+
+
+def _prefilled(
+    messages: list[dict[str, Any]], where: str, *, harmony: bool
+) -> tuple[list[dict[str, Any]], bool]:
+    """The messages, and whether the reply goes on with the last of them, as Anthropic's does with one of the
+    assistant's. `where`: the place of that. An empty one asks for no more than a reply."""
+    last = messages[-1]
+    if last["role"] != "assistant":
+        return messages, False
+    problem = None
+    content = last["content"]
+    text = content if isinstance(content, str) else (content or [_part("")])[-1]["text"]
+    if last.get("tool_calls"):
+        problem = "it calls tools: send their results in a user message behind it"
+    elif not text and "reasoning_content" in last:
+        problem = "it ends with thinking: put text behind it, or leave the message out"
+    elif not text:
+        return messages[:-1] or messages, False
+    elif text != text.rstrip():
+        problem = "its text ends with white space: leave that out"
+    elif harmony:
+        problem = "this model writes in channels, inside which no reply can begin: end with a user message"
+    if problem:
+        raise RequestError(f"{where}: no reply can go on with this assistant message; {problem}", param=where)
+    return messages, True
 
 
 def _named_tool(choice: ToolChoice) -> str | None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from headstart.api.request_log import Conversation
 from headstart.chat.boundaries import prompt_hints, render_with_boundaries
+from headstart.chat.continuing import render_continued
 from headstart.chat.history import Meaning, meaning_of, spliced, splices
 from headstart.chat.replies.forced import call_grammar
 from headstart.chat.replies.format import PLAIN, ReplyFormat
@@ -34,8 +35,8 @@ class ChatPrompt:
     """`kwargs`: what else the template is given. `to_generate`: the prompt ends where a reply begins.
     `calls`: whether the tools may be called; where not, they are in the prompt all the same, so that it
     stays the same. `required`: the reply must be a call of one of these tools; None where it need not be.
-    `notes`: what its dialect left out of it or moved, a sentence each. `field`: where it came in, for
-    errors."""
+    `continued`: the reply goes on with the text of the last message. `notes`: what its dialect left out of it
+    or moved, a sentence each. `field`: where it came in, for errors."""
 
     messages: Sequence[dict[str, Any]]
     tools: Sequence[dict[str, Any]] | None = None
@@ -44,6 +45,7 @@ class ChatPrompt:
     calls: bool = True
     required: tuple[str, ...] | None = None
     tenant: str = ""
+    continued: bool = False
     notes: tuple[str, ...] = ()
     field: str = "messages"
 
@@ -195,6 +197,8 @@ def room_warnings(model: ServedModel, requests: list[GenerationRequest]) -> list
 
 def _rendered(template: ChatTemplate, asked: ChatPrompt, kwargs: Mapping[str, Any]) -> str:
     try:
+        if asked.continued:
+            return render_continued(template, asked.messages, tools=asked.tools, kwargs=kwargs)
         return template.render(
             asked.messages, tools=asked.tools, add_generation_prompt=asked.to_generate, **kwargs
         )
