@@ -13,6 +13,7 @@ from headstart.api.request_log import Conversation
 from headstart.chat.boundaries import prompt_hints, render_with_boundaries
 from headstart.chat.continuing import render_continued
 from headstart.chat.history import Meaning, meaning_of, spliced, splices
+from headstart.chat.messages import ROLES
 from headstart.chat.replies.forced import call_grammar
 from headstart.chat.replies.format import PLAIN, ReplyFormat
 from headstart.chat.replies.syntax import Syntax
@@ -26,7 +27,6 @@ from headstart.serving.request import ConstraintKind, ConstraintSpec, Generation
 
 __all__ = ["ChatPrompt", "Prompted", "chat_prompt", "chat_text", "required_tools", "room_warnings"]
 
-ROLES = ("system", "developer", "user", "assistant", "tool")
 _RESERVED_KWARGS = frozenset({"messages", "tools", "add_generation_prompt", "bos_token", "eos_token", "self"})
 
 

@@ -14,6 +14,8 @@ from typing import Any
 from headstart.errors import RequestError
 
 Message = Mapping[str, Any]
+ROLES = ("system", "developer", "user", "assistant", "tool")
+"""Who speaks; templates know no others that an API has."""
 _TEXT_PARTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
 _MEDIA_PARTS = (
     "image",
