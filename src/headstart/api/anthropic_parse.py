@@ -59,6 +59,7 @@ def message_work(model: ServedModel, body: MessageRequest, tenant: str) -> Work:
         conversation=prompt.conversation,
         format=prompt.format,
         answered=prompt.answered,
+        notes=prompt.notes,
     )
 
 

@@ -78,9 +78,11 @@ def _work(model: ServedModel, body: AskFields, prompt: Prompted, tenant: str, *,
         (request,),
         warnings=tuple(warnings[:_MAX_WARNINGS]),
         stream=body.stream is not False,
+        report=bool(body.headstart and body.headstart.report),
         conversation=prompt.conversation,
         format=prompt.format,
         answered=prompt.answered,
+        notes=prompt.notes,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
 from headstart.api.message_schemas import CHAT_TOOL, OLLAMA_MESSAGE
+from headstart.api.openai_types import HeadstartOptions
 
 
 class _Fields(BaseModel):
@@ -26,6 +27,7 @@ class AskFields(_Fields):
     options: dict[str, Any] | None = None
     think: Think = None
     keep_alive: str | int | float | None = None
+    headstart: HeadstartOptions | None = None
 
 
 class ChatAsk(AskFields):

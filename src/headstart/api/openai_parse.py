@@ -92,7 +92,7 @@ def chat_work(model: ServedModel, body: ChatRequest, tenant: str) -> Work:
     )
     warnings += room_warnings(model, [request])
     work = _work(body, [request], warnings, prompt.conversation)
-    return replace(work, format=prompt.format, answered=prompt.answered)
+    return replace(work, format=prompt.format, answered=prompt.answered, notes=prompt.notes)
 
 
 def asked_of(body: ChatRequest | TokenizeRequest) -> ChatPrompt:

@@ -85,6 +85,7 @@ def response_work(model: ServedModel, body: ResponseRequest, items: Sequence[Ite
         conversation=prompt.conversation,
         format=prompt.format,
         answered=prompt.answered,
+        notes=prompt.notes,
     )
 
 
