@@ -63,6 +63,8 @@ def test_nothing_was_read_again_where_they_were_left_out_before(toy: ServedModel
     report(asking, talk)
     (note,) = report(asking, [*talk[:2], {**NEXT, "content": "Or else?"}])["notes"]
     assert "; 0 tokens behind them" in note
+    (note,) = report(asking, [{**USER, "content": "Another two?"}, *talk[1:]])["notes"]
+    assert "; 0 tokens behind them" in note, "what the client edited is no cost of thoughts"
 
 
 def test_thoughts_that_are_kept_or_never_were_cost_nothing(toy: ServedModel) -> None:

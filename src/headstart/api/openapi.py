@@ -50,6 +50,7 @@ ENDPOINTS: Mapping[tuple[str, str], Endpoint] = {
     ("post", "/v1/completions"): Endpoint(
         "A continuation of text or token ids", (CompletionRequest,), kinds=(_JSON, EVENTS)
     ),
+    ("post", "/v1/embeddings"): Endpoint("Refused: this server makes no embeddings"),
     ("get", "/v1/models"): Endpoint("The model, and what was found out about it when it was loaded"),
     ("get", "/v1/models/{name}"): Endpoint("One model"),
     ("get", "/v1/headstart/requests/{request_id}"): Endpoint("The cache report of one of the last requests"),
