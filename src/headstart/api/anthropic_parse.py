@@ -16,8 +16,8 @@ from typing import Any
 from headstart.api.anthropic_types import MessageCountRequest, MessageRequest, ToolChoice
 from headstart.api.chat_prompt import ChatPrompt, chat_prompt, required_tools, room_warnings
 from headstart.api.tool_results import MESSAGES, matched
+from headstart.api.unused_fields import MAX_WARNINGS, other_model, unused_fields
 from headstart.api.work import Work
-from headstart.chat.thinking import thinking_kwargs
 from headstart.errors import RequestError
 from headstart.serving.models import ServedModel
 from headstart.serving.request import GenerationRequest, Sampling
@@ -30,7 +30,6 @@ _ROLES = ("user", "assistant", "system")
 _HARMLESS = frozenset(
     {"metadata", "service_tier", "container", "context_management", "betas", "mcp_servers", "output_config"}
 )
-_MAX_WARNINGS = 16
 _PLACES = {"tool_use": "an assistant", "thinking": "an assistant", "tool_result": "a user"}
 Block = Mapping[str, Any]
 
@@ -53,7 +52,7 @@ def message_work(model: ServedModel, body: MessageRequest, tenant: str) -> Work:
     warnings += room_warnings(model, [request])
     return Work(
         requests=(request,),
-        warnings=tuple(warnings[:_MAX_WARNINGS]),
+        warnings=tuple(warnings[:MAX_WARNINGS]),
         stream=bool(body.stream),
         report=bool(body.headstart and body.headstart.report),
         conversation=prompt.conversation,
@@ -65,13 +64,13 @@ def message_work(model: ServedModel, body: MessageRequest, tenant: str) -> Work:
 
 def prompt_of(model: ServedModel, body: MessageCountRequest) -> tuple[ChatPrompt, list[str]]:
     """The conversation of a body, and a sentence for everything in it that changes nothing here."""
-    warnings = _warnings(model, body)
+    warnings = [*other_model(model, body.model), *unused_fields(body.model_extra, _HARMLESS)]
     system, left_out = _system(body.system)
     placed = [each for index, one in enumerate(body.messages) for each in _messages(one, index)]
     messages, moved = matched([message for _, message in placed], [where for where, _ in placed], MESSAGES)
     tools = [_tool(tool, index) for index, tool in enumerate(body.tools or ())]
     wish = None if body.thinking is None else body.thinking.type != "disabled"
-    kwargs, unheard = thinking_kwargs(model.thinking, {}, enable=wish, preserve=model.chat.preserve_thinking)
+    kwargs, unheard = model.thinking_kwargs({}, enable=wish)
     messages, continued = _prefilled(messages, placed[-1][0], harmony=model.harmony)
     calls = body.tool_choice is None or body.tool_choice.type != "none"
     notes = (*_notes(body, left_out=left_out, unthought=continued and bool(wish)), *moved)
@@ -147,16 +146,6 @@ def _sampling(body: MessageRequest) -> Sampling:
     given = {"temperature": body.temperature, "top_p": body.top_p, "top_k": body.top_k}
     changed: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     return Sampling(**changed)
-
-
-def _warnings(model: ServedModel, body: MessageCountRequest) -> list[str]:
-    warnings = []
-    if body.model is not None and body.model != model.name:
-        warnings.append(f"model: another model was asked for; {model.name} answered")
-    for name, value in (body.model_extra or {}).items():
-        if value is not None and name not in _HARMLESS:
-            warnings.append(f"{name[:64]}: this field is not supported and was ignored")
-    return warnings
 
 
 def _system(system: str | list[dict[str, Any]] | None) -> tuple[list[dict[str, Any]], bool]:

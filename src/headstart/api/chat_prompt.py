@@ -25,7 +25,8 @@ from headstart.prefix.tokens import TokenRun
 from headstart.serving.models import ServedModel
 from headstart.serving.request import ConstraintKind, ConstraintSpec, GenerationRequest
 
-__all__ = ["ChatPrompt", "Prompted", "chat_prompt", "chat_text", "required_tools", "room_warnings"]
+__all__ = ["ChatPrompt", "Prompted", "chat_prompt", "chat_text"]
+__all__ += ["named_tool", "required_tools", "room_warnings"]
 
 _RESERVED_KWARGS = frozenset({"messages", "tools", "add_generation_prompt", "bos_token", "eos_token", "self"})
 
@@ -64,6 +65,19 @@ class Prompted:
     notes: tuple[str, ...] = ()
     constraint: ConstraintSpec | None = None
     answered: str | None = None
+
+
+def named_tool(choice: object, holder: object) -> str | None:
+    """The tool that `tool_choice` names in `holder`, an object of it; None for "required". Raises
+    RequestError for what is neither."""
+    if isinstance(holder, Mapping) and isinstance(holder.get("name"), str):
+        return str(holder["name"])
+    if choice != "required":
+        raise RequestError(
+            "tool_choice must be none, auto, required, or an object that names a function",
+            param="tool_choice",
+        )
+    return None
 
 
 def required_tools(asked: ChatPrompt, name: str | None) -> ChatPrompt:

@@ -9,12 +9,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headstart.api.chat_prompt import ChatPrompt, chat_prompt, required_tools, room_warnings
+from headstart.api.chat_prompt import ChatPrompt, chat_prompt, named_tool, required_tools, room_warnings
 from headstart.api.responses_types import ResponseRequest
 from headstart.api.tool_results import RESPONSES, matched
+from headstart.api.unused_fields import MAX_WARNINGS, other_model, unused_fields
 from headstart.api.work import Work
 from headstart.chat.messages import texts_of
-from headstart.chat.thinking import thinking_kwargs
 from headstart.errors import RequestError
 from headstart.serving.models import ServedModel
 from headstart.serving.request import ConstraintKind, ConstraintSpec, GenerationRequest, Sampling
@@ -29,7 +29,6 @@ _HARMLESS = frozenset(
 _CALLS = ("function_call", "custom_tool_call")
 _RESULTS = ("function_call_output", "custom_tool_call_output")
 _ROLES = ("user", "assistant", "system", "developer")
-_MAX_WARNINGS = 16
 
 
 def items_of(body: ResponseRequest) -> tuple[dict[str, Any], ...]:
@@ -42,11 +41,9 @@ def items_of(body: ResponseRequest) -> tuple[dict[str, Any], ...]:
 def response_work(model: ServedModel, body: ResponseRequest, items: Sequence[Item], tenant: str) -> Work:
     """Renders and tokenizes. `items`: the conversation, with what a stored response had before. Any thread.
     Raises RequestError."""
-    warnings = _warnings(model, body)
+    warnings = [*other_model(model, body.model), *unused_fields(body.model_extra, _HARMLESS)]
     effort = body.reasoning.effort if body.reasoning else None
-    kwargs, unheard = thinking_kwargs(
-        model.thinking, {}, effort=effort, preserve=model.chat.preserve_thinking
-    )
+    kwargs, unheard = model.thinking_kwargs({}, effort=effort)
     system = [{"role": "system", "content": body.instructions}] if body.instructions else []
     tools, odd = _tools(body.tools or ())
     messages, notes = _messages(items, len(items) - len(items_of(body)))
@@ -60,7 +57,7 @@ def response_work(model: ServedModel, body: ResponseRequest, items: Sequence[Ite
         field="input",
     )
     if body.tool_choice not in (None, "auto", "none"):
-        asked = required_tools(asked, _named_tool(body.tool_choice))
+        asked = required_tools(asked, named_tool(body.tool_choice, body.tool_choice))
     prompt = chat_prompt(model, asked)
     constraint = _constraint(model, body.text.format if body.text else None)
     if prompt.constraint is not None and constraint is not None:
@@ -79,7 +76,7 @@ def response_work(model: ServedModel, body: ResponseRequest, items: Sequence[Ite
     warnings += [*unheard, *odd, *prompt.notes, *room_warnings(model, [request])]
     return Work(
         requests=(request,),
-        warnings=tuple(warnings[:_MAX_WARNINGS]),
+        warnings=tuple(warnings[:MAX_WARNINGS]),
         stream=bool(body.stream),
         report=bool(body.headstart and body.headstart.report),
         conversation=prompt.conversation,
@@ -87,18 +84,6 @@ def response_work(model: ServedModel, body: ResponseRequest, items: Sequence[Ite
         answered=prompt.answered,
         notes=prompt.notes,
     )
-
-
-def _named_tool(choice: Any) -> str | None:
-    """The tool that `tool_choice` names; None for "required"."""
-    if isinstance(choice, Mapping) and isinstance(choice.get("name"), str):
-        return str(choice["name"])
-    if choice != "required":
-        raise RequestError(
-            "tool_choice must be none, auto, required, or an object that names a function",
-            param="tool_choice",
-        )
-    return None
 
 
 def _messages(items: Sequence[Item], stored: int) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
@@ -225,13 +210,3 @@ def _constraint(model: ServedModel, form: Item | None) -> ConstraintSpec | None:
     spec = ConstraintSpec(ConstraintKind.JSON_SCHEMA, json.dumps(schema))
     model.constraints.compile(spec, "text.format.schema")
     return spec
-
-
-def _warnings(model: ServedModel, body: ResponseRequest) -> list[str]:
-    warnings = []
-    if body.model is not None and body.model != model.name:
-        warnings.append(f"model: another model was asked for; {model.name} answered")
-    for name, value in (body.model_extra or {}).items():
-        if value is not None and name not in _HARMLESS:
-            warnings.append(f"{name[:64]}: this field is not supported and was ignored")
-    return warnings
