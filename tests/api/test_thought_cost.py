@@ -10,10 +10,12 @@ import pytest
 from fastapi.testclient import TestClient
 
 from headstart.api.tool_results import REORDERED
+from headstart.chat.choices import ChatChoices
 from headstart.chat.template import ChatTemplate
 from headstart.serving.models import ServedModel
-from tests.api.served import client_for, served_toy
+from tests.api.served import Scripted, client_for, served_toy
 from tests.api.test_calls import SCHEMA
+from tests.api.test_openai_stream import said
 from tests.chat.templates import REASONING
 
 CHAT = "/v1/chat/completions"
@@ -75,6 +77,25 @@ def test_thoughts_that_are_kept_or_never_were_cost_nothing(toy: ServedModel) -> 
     assert report(asking, talk, chat_template_kwargs={"preserve_thinking": True})["notes"] == []
     bare = {"role": "assistant", "content": "It is empty."}
     assert report(asking, [USER, bare, NEXT])["notes"] == []
+
+
+@pytest.mark.parametrize("preserve", [True, False, None])
+def test_whoever_starts_the_server_decides_in_every_dialect(toy: ServedModel, preserve: bool | None) -> None:
+    scheduler = Scripted(lambda request: said("Yes."))
+    model = replace(toy, scheduler=scheduler, template=ChatTemplate(KEEPING, bos="", eos=""))
+    asking = client_for(replace(model, chat=ChatChoices(preserve_thinking=preserve)))
+    thought = [{"type": "thinking", "thinking": "I look."}, {"type": "text", "text": "It is empty."}]
+    talk = [USER, THOUGHT, NEXT]
+    reasoning = {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "I look."}]}
+    items = [USER, reasoning, {**THOUGHT, "type": "message"}, NEXT]
+    asking.post(CHAT, json={"messages": talk})
+    asking.post("/v1/responses", json={"input": items})
+    blocks = [USER, {"role": "assistant", "content": thought}, NEXT]
+    asking.post("/v1/messages", json={"max_tokens": 1, "messages": blocks})
+    thinking = {"role": "assistant", "content": "It is empty.", "thinking": "I look."}
+    asking.post("/api/chat", json={"messages": [USER, thinking, NEXT], "stream": False})
+    prompts = [toy.text_of(request.prompt) for request in scheduler.requests]
+    assert ["I look." in prompt for prompt in prompts] == [bool(preserve)] * 4
 
 
 def test_what_was_left_out_or_moved_is_in_the_report_of_every_dialect(toy: ServedModel) -> None:
