@@ -77,6 +77,7 @@ def test_it_is_served_and_names_every_endpoint(url: str) -> None:
     named = {(method, path) for path, methods in served["paths"].items() for method in methods}
     assert named == set(ENDPOINTS)
     assert "messages" in served["components"]["schemas"]["ChatRequest"]["required"]
+    schemathesis.openapi.from_dict(served).validate()
 
 
 def test_an_endpoint_that_is_not_described_is_found() -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from headstart.api.tool_results import CHAT, MESSAGES, OLLAMA, REORDERED, RESPONSES, matched
 from headstart.chat.template import ChatTemplate
@@ -119,6 +121,26 @@ def test_what_was_sent_is_not_changed() -> None:
     asked = [calling(None), result(None)]
     matched(asked, places(asked), OLLAMA)
     assert asked == [calling(None), result(None)]
+
+
+ids = st.sampled_from(["a", "b", "c", None])
+spoken = st.one_of(
+    st.sampled_from([USER, SYSTEM, ANSWER]),
+    st.lists(ids, min_size=1, max_size=3).map(lambda chosen: calling(*chosen)),
+    ids.map(result),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(spoken, max_size=8), st.sampled_from([CHAT, MESSAGES, RESPONSES, OLLAMA]))
+def test_whatever_comes_is_refused_or_only_put_in_order(messages: list[Any], matching: Any) -> None:
+    try:
+        arranged, _ = matched(messages, places(messages), matching)
+    except RequestError:
+        return
+    assert [one["role"] for one in arranged] == [one["role"] for one in messages]
+    assert sorted(contents(arranged)) == sorted(contents(messages))
+    assert matched(arranged, places(arranged), matching) == (arranged, ()), "once is enough"
 
 
 @pytest.fixture(scope="module")
