@@ -90,6 +90,10 @@ def test_what_cannot_go_on_is_refused(toy: ServedModel, template: str, content: 
     assert answer.status_code == 400
     error = answer.json()["error"]
     assert error["type"] == "invalid_request_error" and words in error["message"]
+    if words != "end the conversation":
+        assert error["message"].startswith("messages[1]: ")
+        counted = client.post(f"{PATH}/count_tokens", json=body(content))
+        assert counted.json()["input_tokens"] > 0, "whatever was said can be counted"
 
 
 @pytest.mark.parametrize("content", ["", [], [text("")]])

@@ -13,7 +13,6 @@ from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headstart.api.responses_parse import _messages
 from headstart.api.responses_store import Store
 from headstart.api.usage import thought_tokens
 from headstart.chat.template import ChatTemplate
@@ -308,12 +307,20 @@ def test_what_is_cut_is_incomplete_and_what_was_whole_is_not(model: ServedModel)
             assert [one["item"]["status"] for one in done] == ["completed", "incomplete"]
 
 
-def test_all_reasoning_of_a_turn_is_kept(client: TestClient) -> None:
+def test_all_reasoning_of_a_turn_is_kept(model: ServedModel) -> None:
+    client = client_for(replace(model, template=ChatTemplate(TEMPLATE, bos="", eos="")))
     thought = [{"type": "reasoning", "content": [{"type": "reasoning_text", "text": word}]} for word in "ab"]
     summed = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "c"}]}
     sent = [{"role": "user", "content": "x"}, *thought, summed, {"role": "assistant", "content": "y"}]
-    items, _ = _messages(sent, 0)
-    assert items[1] == {"role": "assistant", "content": "y", "reasoning_content": "a\nb\nc"}
+    sent.append({"role": "user", "content": "z"})
+    said = [
+        {"role": "user", "content": "x"},
+        {"role": "assistant", "content": "y", "reasoning_content": "a\nb\nc"},
+        {"role": "user", "content": "z"},
+    ]
+    client.post("/v1/chat/completions", json={"messages": said, "max_tokens": 1})
+    usage = ask(client, input=sent, max_output_tokens=1)["usage"]
+    assert usage["input_tokens"] == usage["input_tokens_details"]["cached_tokens"] == tokens(client, said)
 
 
 def test_faults_are_named_as_they_were_sent(model: ServedModel) -> None:

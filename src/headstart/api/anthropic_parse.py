@@ -37,6 +37,8 @@ Block = Mapping[str, Any]
 def message_work(model: ServedModel, body: MessageRequest, tenant: str) -> Work:
     """Renders and tokenizes the messages. Any thread. Raises RequestError."""
     asked, warnings = prompt_of(model, body)
+    if not asked.continued:
+        _check_last(asked.messages[-1], f"messages[{len(body.messages) - 1}]", harmony=model.harmony)
     prompt = chat_prompt(model, replace(asked, tenant=tenant))
     warnings += prompt.notes
     request = GenerationRequest(
@@ -71,7 +73,10 @@ def prompt_of(model: ServedModel, body: MessageCountRequest) -> tuple[ChatPrompt
     tools = [_tool(tool, index) for index, tool in enumerate(body.tools or ())]
     wish = None if body.thinking is None else body.thinking.type != "disabled"
     kwargs, unheard = model.thinking_kwargs({}, enable=wish)
-    messages, continued = _prefilled(messages, placed[-1][0], harmony=model.harmony)
+    last = messages[-1]
+    empty = last["role"] == "assistant" and not _last_text(last) and set(last) == {"role", "content"}
+    messages = messages[:-1] if empty and len(messages) > 1 else messages
+    continued = last["role"] == "assistant" and not empty and _obstacle(last, harmony=model.harmony) is None
     calls = body.tool_choice is None or body.tool_choice.type != "none"
     notes = (*_notes(body, left_out=left_out, unthought=continued and bool(wish)), *moved)
     asked = ChatPrompt(
@@ -109,30 +114,33 @@ def _failed(message: Mapping[str, Any]) -> bool:
     return isinstance(blocks, list) and any(block.get("is_error") for block in blocks)
 
 
-def _prefilled(
-    messages: list[dict[str, Any]], where: str, *, harmony: bool
-) -> tuple[list[dict[str, Any]], bool]:
-    """The messages, and whether the reply goes on with the last of them, as Anthropic's does with one of the
-    assistant's. `where`: the place of that. An empty one asks for no more than a reply."""
-    last = messages[-1]
-    if last["role"] != "assistant":
-        return messages, False
-    problem = None
-    content = last["content"]
-    text = content if isinstance(content, str) else (content or [_part("")])[-1]["text"]
+def _check_last(last: Mapping[str, Any], where: str, *, harmony: bool) -> None:
+    """Raises RequestError where a reply would have to go on with the last message and cannot."""
+    obstacle = _obstacle(last, harmony=harmony) if last["role"] == "assistant" else None
+    if obstacle is not None:
+        said = f"{where}: no reply can go on with this assistant message; {obstacle}"
+        raise RequestError(said, param=where)
+
+
+def _obstacle(last: Mapping[str, Any], *, harmony: bool) -> str | None:
+    """Why no reply can go on with a message of the assistant, and what to do; None where one can. An empty
+    one asks for no more than a reply."""
+    text = _last_text(last)
     if last.get("tool_calls"):
-        problem = "it calls tools: send their results in a user message behind it"
-    elif not text and "reasoning_content" in last:
-        problem = "it ends with thinking: put text behind it, or leave the message out"
-    elif not text:
-        return messages[:-1] or messages, False
-    elif text != text.rstrip():
-        problem = "its text ends with white space: leave that out"
-    elif harmony:
-        problem = "this model writes in channels, inside which no reply can begin: end with a user message"
-    if problem:
-        raise RequestError(f"{where}: no reply can go on with this assistant message; {problem}", param=where)
-    return messages, True
+        return "it calls tools: send their results in a user message behind it"
+    if not text and "reasoning_content" in last:
+        return "it ends with thinking: put text behind it, or leave the message out"
+    if text != text.rstrip():
+        return "its text ends with white space: leave that out"
+    if text and harmony:
+        return "this model writes in channels, inside which no reply can begin: end with a user message"
+    return None
+
+
+def _last_text(message: Mapping[str, Any]) -> str:
+    """The text that a message ends with."""
+    content = message["content"]
+    return content if isinstance(content, str) else str((content or [_part("")])[-1]["text"])
 
 
 def _named_tool(choice: ToolChoice) -> str | None:
