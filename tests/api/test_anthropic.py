@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from headstart.api.anthropic_stream import Blocks
+from headstart.api.anthropic_stream import Blocks, signature_of
 from headstart.chat.replies.events import ArgumentsDelta, CallEnd, CallStart, TextDelta, ThinkingDelta
 from headstart.serving.models import ServedModel
 from tests.api.served import CONTEXT, app_for, client_for, http_server, served_toy
@@ -190,6 +190,22 @@ def test_tools_calls_results_and_thinking(client: TestClient) -> None:
     assert counted["input_tokens"] == tokens(client, openai_said, openai_tools)
 
 
+def test_what_is_done_to_results_is_said(client: TestClient) -> None:
+    call = {"type": "tool_use", "id": "a", "name": "look", "input": {}}
+    result = {"type": "tool_result", "tool_use_id": "a", "content": "no such file"}
+    text = {"type": "text", "text": "Go on."}
+
+    def warnings(*blocks: Any) -> list[str]:
+        said = [*HELLO, {"role": "assistant", "content": [call]}, {"role": "user", "content": list(blocks)}]
+        return [
+            one.split(":")[0] for one in ask(client, messages=said).get("headstart", {}).get("warnings", [])
+        ]
+
+    assert warnings(result, text) == warnings({**result, "is_error": False}) == []
+    assert warnings({**result, "is_error": True}) == ["is_error"]
+    assert warnings(text, result) == ["tool_result"]
+
+
 def test_why_a_reply_ended(client: TestClient) -> None:
     text = ask(client, max_tokens=40)["content"][0]["text"]
     stop = text[4:6]
@@ -283,7 +299,7 @@ def test_blocks_of_every_kind_follow_each_other() -> None:
     ]
     sent = [*blocks.take(events), *blocks.end()]
     assert blocks.content == [
-        {"type": "thinking", "thinking": "I look.", "signature": ""},
+        {"type": "thinking", "thinking": "I look.", "signature": signature_of("I look.")},
         {"type": "text", "text": "Now"},
         {"type": "tool_use", "id": "call_1", "name": "look", "input": {"path": "a"}},
         {"type": "tool_use", "id": "call_2", "name": "stop", "input": {}},

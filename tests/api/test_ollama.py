@@ -103,11 +103,11 @@ def test_calls_and_thinking_in_the_history(client: TestClient) -> None:
         {"role": "tool", "content": "one", "tool_name": "look"},
     ]
     function = {"name": "look", "arguments": '{"path": "a"}'}
-    calls = [{"id": "", "type": "function", "function": function}]
+    calls = [{"id": "c1", "type": "function", "function": function}]
     as_openai = [
         *HELLO,
         {"role": "assistant", "content": "I look.", "reasoning_content": "Hm.", "tool_calls": calls},
-        {"role": "tool", "content": "one"},
+        {"role": "tool", "tool_call_id": "c1", "content": "one"},
     ]
     counted = client.post("/tokenize", json={"messages": as_openai}).json()["count"]
     assert ask(client, messages=said)["prompt_eval_count"] == counted
@@ -138,6 +138,7 @@ def test_json_is_held(client: TestClient) -> None:
     assert said["done_reason"] == "stop"
     assert list(json.loads(said["message"]["content"])) == ["a"]
     assert "format must be" in refused(client, format="yaml")
+    assert refused(client, format={"type": "nonsense"}).startswith("format cannot be compiled")
 
 
 @pytest.mark.parametrize(

@@ -207,6 +207,10 @@ def test_stop_string_ends_the_reply_before_it(client: TestClient) -> None:
     assert listed["message"] == reply["message"]
 
 
+def test_no_stop_string_is_none(client: TestClient) -> None:
+    assert ask(client, stop=None)["choices"] == ask(client, stop=[])["choices"]
+
+
 def test_max_completion_tokens_takes_the_place_of_max_tokens(client: TestClient) -> None:
     reply = ask(client, max_tokens=3, max_completion_tokens=5)
     assert reply["usage"]["completion_tokens"] == 5
@@ -393,6 +397,7 @@ def test_tools_reach_the_template(client: TestClient) -> None:
         ("chat_template_kwargs", {"messages": []}, "chat_template_kwargs.messages"),
         ("headstart", {"report": "secret"}, "headstart.report"),
         ("seed", 2**70, "seed"),
+        ("repetition_penalty", 5e-324, "repetition_penalty"),
     ],
 )
 def test_what_cannot_be_served_is_refused_by_name(

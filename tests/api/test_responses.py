@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import openai
@@ -13,9 +14,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headstart.api.responses_store import Store
+from headstart.api.usage import thought_tokens
+from headstart.chat.template import ChatTemplate
+from headstart.engines.base import Vocabulary
 from headstart.serving.models import ServedModel
-from tests.api.served import CONTEXT, app_for, client_for, http_server, served_toy
-from tests.api.test_calls import ARGUMENTS, REPLY, SCHEMA, writing
+from headstart.serving.request import Delta, FinishReason, PrefillDone
+from tests.api.served import CONTEXT, Scripted, app_for, client_for, http_server, served_toy
+from tests.api.test_calls import ARGUMENTS, REPLY, SCHEMA, TEMPLATE, writing
+from tests.api.test_openai_stream import REPORT, end
+from tests.chat.templates import ALTERNATING
 
 HELLO = "Hello there, who are you and what do you do all day?"
 PATH = "/v1/responses"
@@ -60,7 +67,7 @@ def test_a_response_and_its_account(client: TestClient) -> None:
     assert first["incomplete_details"] == cut
     assert first["status"] == ("incomplete" if cut else "completed")
     (item,) = first["output"]
-    assert (item["type"], item["role"], item["status"]) == ("message", "assistant", "completed")
+    assert (item["type"], item["role"], item["status"]) == ("message", "assistant", first["status"])
     usage = again["usage"]
     counted = tokens(client, [{"role": "user", "content": "An account is kept, is it not?"}])
     assert usage["input_tokens"] == usage["input_tokens_details"]["cached_tokens"] == counted
@@ -224,11 +231,112 @@ def test_the_store_is_bounded_and_keeps_keys_apart() -> None:
         store.put("me", ({"role": "user"},), {"id": name})
     assert [bool(store.get(name, "me")) for name in "abc"] == [False, True, True]
     assert store.get("b", "you") is None and not store.remove("b", "you")
-    small = Store(chars=50)
-    small.put("me", ({"content": "x" * 40},), {"id": "a"})
+
+
+def test_the_store_is_bounded_by_the_bytes_of_conversation_and_response() -> None:
+    small = Store(size_bytes=60)
+    small.put("me", ({"content": "x" * 50},), {"id": "a"})
     assert small.get("a", "me") is None
-    small.put("me", ({"content": "x"},), {"id": "b"})
-    assert small.get("b", "me") and small.remove("b", "me") and not small.remove("b", "me")
+    small.put("me", ({"content": "x"},), {"id": "b", "output": "x" * 50})
+    assert small.get("b", "me") is None, "the response counts"
+    small.put("me", ({"content": "ä" * 30},), {"id": "c"})
+    assert small.get("c", "me") is None, "bytes count, not characters"
+    small.put("me", ({"content": "x"},), {"id": "d"})
+    small.put("me", ({"content": "y"},), {"id": "e"})
+    kept = small.get("d", "me")
+    assert kept and kept.items() == ({"content": "x"},) and kept.size_bytes == 27
+    assert small.remove("d", "me") and not small.remove("d", "me")
+    small.put("me", ({"content": "z"},), {"id": "f"})
+    assert small.get("e", "me"), "what is removed makes room"
+    small.put("me", ({"content": 7},), {"id": "g"})
+    assert small.get("e", "me") and not small.get("f", "me"), "the longest unused goes"
+
+
+THOUGHT = "I look at <b>, twice."
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_thoughts_are_counted(model: ServedModel, stream: bool) -> None:
+    text = f"<think>\n{THOUGHT}\n</think>\n\nDone."
+    tokens = model.tokenize(text, special=True, add_bos=False).tolist()
+    script = [PrefillDone(REPORT), *spelling(model, tokens), end()]
+    scheduler = Scripted(lambda request: script)
+    client = client_for(replace(model, scheduler=scheduler, template=ChatTemplate(TEMPLATE, bos="", eos="")))
+    answer = client.post(PATH, json={"input": HELLO, "stream": stream})
+    usage = (events(answer.text)[-1]["response"] if stream else answer.json())["usage"]
+    spelled = len(model.tokenize(THOUGHT, special=False, add_bos=False))
+    assert usage["output_tokens_details"]["reasoning_tokens"] == spelled > 3
+
+
+def spelling(model: ServedModel, tokens: list[int]) -> list[Delta]:
+    return [Delta(token, model.vocabulary.pieces[token].decode()) for token in tokens]
+
+
+def test_tokens_that_spell_thoughts_are_those_between_their_first_and_last_byte(model: ServedModel) -> None:
+    vocabulary = Vocabulary(
+        pieces=[b"<think>", b"a b", b" c", b"</think>d", b""],
+        control=frozenset(),
+        end_of_generation=frozenset(),
+        bos=None,
+        eos=None,
+        adds_bos=False,
+    )
+    one = replace(model, vocabulary=vocabulary)
+    assert thought_tokens(one, [0, 1, 2, 3], ["a b c"]) == 2
+    assert thought_tokens(one, [0, 1, 4, 2, 3], ["b c"]) == 3
+    assert thought_tokens(one, [0, 1, 3, 1, 3], ["a b", "a"]) == 2
+    assert thought_tokens(one, [0, 1], [""]) == 0
+    assert thought_tokens(one, [0, 1], ["not in it"]) == 2, "never more than the reply has"
+
+
+def test_what_is_cut_is_incomplete_and_what_was_whole_is_not(model: ServedModel) -> None:
+    text = "<think>\nHm.\n</think>\n\nI lo"
+    script = [PrefillDone(REPORT), Delta(1, text), end(reason=FinishReason.LENGTH)]
+    cut = replace(model, scheduler=Scripted(lambda request: script))
+    client = client_for(replace(cut, template=ChatTemplate(TEMPLATE, bos="", eos="")))
+    for stream in (True, False):
+        answer = client.post(PATH, json={"input": HELLO, "stream": stream})
+        response = events(answer.text)[-1]["response"] if stream else answer.json()
+        assert response["status"] == "incomplete"
+        assert [(one["type"], one["status"]) for one in response["output"]] == [
+            ("reasoning", "completed"),
+            ("message", "incomplete"),
+        ]
+        if stream:
+            done = [one for one in events(answer.text) if one["type"] == "response.output_item.done"]
+            assert [one["item"]["status"] for one in done] == ["completed", "incomplete"]
+
+
+def test_all_reasoning_of_a_turn_is_kept(model: ServedModel) -> None:
+    client = client_for(replace(model, template=ChatTemplate(TEMPLATE, bos="", eos="")))
+    thought = [{"type": "reasoning", "content": [{"type": "reasoning_text", "text": word}]} for word in "ab"]
+    summed = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "c"}]}
+    sent = [{"role": "user", "content": "x"}, *thought, summed, {"role": "assistant", "content": "y"}]
+    sent.append({"role": "user", "content": "z"})
+    said = [
+        {"role": "user", "content": "x"},
+        {"role": "assistant", "content": "y", "reasoning_content": "a\nb\nc"},
+        {"role": "user", "content": "z"},
+    ]
+    client.post("/v1/chat/completions", json={"messages": said, "max_tokens": 1})
+    usage = ask(client, input=sent, max_output_tokens=1)["usage"]
+    assert usage["input_tokens"] == usage["input_tokens_details"]["cached_tokens"] == tokens(client, said)
+
+
+def test_faults_are_named_as_they_were_sent(model: ServedModel) -> None:
+    """Also behind instructions and stored items, which come before them in the prompt."""
+    client = client_for(replace(model, template=ChatTemplate(ALTERNATING, bos="", eos="")))
+    first = client.post(PATH, json={"input": HELLO, "max_output_tokens": 1, "temperature": 0}).json()
+    image = {"role": "user", "content": [{"type": "input_text", "text": "x"}, {"type": "input_image"}]}
+    for more in ({}, {"previous_response_id": first["id"]}, {"instructions": "Be kind."}):
+        error = client.post(PATH, json={"input": [image], **more}).json()["error"]
+        assert error["param"] == "input[0].content[1]" and error["message"].startswith(error["param"])
+    twice = [{"role": "user", "content": "x"}] * 2
+    error = client.post(PATH, json={"input": twice}).json()["error"]
+    assert error["param"] == "input" and "must alternate" in error["message"]
+    form = {"type": "json_schema", "name": "x", "schema": {"type": "nonsense"}}
+    error = client.post(PATH, json={"input": HELLO, "text": {"format": form}}).json()["error"]
+    assert error["param"] == "text.format.schema" and error["message"].startswith("text.format.schema cannot")
 
 
 def test_what_is_not_to_be_stored_is_not(client: TestClient) -> None:

@@ -7,10 +7,12 @@ connection alive.
 from __future__ import annotations
 
 import logging
+from base64 import b64encode
 from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from blake3 import blake3
 from pydantic_core import from_json, to_json
 
 from headstart.api.anthropic_errors import error_of
@@ -72,6 +74,12 @@ def stop_of(end: Finished, *, called: bool) -> dict[str, Any]:
     return {"stop_reason": reason, "stop_sequence": end.stop if reason == "stop_sequence" else None}
 
 
+def signature_of(thinking: str) -> str:
+    """What stands for Anthropic's signature of a thinking block: clients keep blocks that have one, and send
+    it back. Nothing is read from it here; the same thoughts have the same."""
+    return b64encode(blake3(thinking.encode("utf-8", "surrogatepass")).digest()).decode()
+
+
 class Blocks:
     """Turns what a reply is made of into content blocks, one open at a time."""
 
@@ -108,7 +116,11 @@ class Blocks:
         """Closes the block that is open."""
         if self._open is None:
             return
-        if self._open == "tool_use":
+        if self._open == "thinking":
+            signature = signature_of(self.content[-1]["thinking"])
+            self.content[-1]["signature"] = signature
+            yield self._delta({"type": "signature_delta", "signature": signature})
+        elif self._open == "tool_use":
             self.content[-1]["input"] = from_json(self._arguments or "{}")
             self._arguments = ""
         self._open = None

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
+from headstart.api.message_schemas import MESSAGE, MESSAGE_TOOL
 from headstart.api.openai_types import MAX_STOPS, HeadstartOptions, StopString
 
 
@@ -35,9 +36,9 @@ class MessageCountRequest(_Fields):
     """What is counted: the prompt, without a reply."""
 
     model: str | None = None
-    messages: list[dict[str, Any]] = Field(min_length=1)
+    messages: list[Annotated[dict[str, Any], WithJsonSchema(MESSAGE)]] = Field(min_length=1)
     system: str | list[dict[str, Any]] | None = None
-    tools: list[dict[str, Any]] | None = None
+    tools: list[Annotated[dict[str, Any], WithJsonSchema(MESSAGE_TOOL)]] | None = None
     tool_choice: ToolChoice | None = None
     thinking: ThinkingOptions | None = None
 

@@ -19,6 +19,7 @@ from headstart.api.metrics import ReplyCounter, ServerMetrics
 from headstart.api.ollama import router as ollama_router
 from headstart.api.openai import router as openai_router
 from headstart.api.openai_errors import error_response
+from headstart.api.openapi import document
 from headstart.api.request_log import RequestLog
 from headstart.api.responses import router as responses_router
 from headstart.api.tokens import router as tokens_router
@@ -35,7 +36,7 @@ def create_app(
 
     `scheduler` is asked how it is, `metrics` what it has counted; requests go through `served`.
     """
-    app = FastAPI(title="headstart", version=__version__, docs_url=None, redoc_url=None)
+    app = FastAPI(title="headstart", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     app.include_router(admin_router(served, scheduler, metrics))
     requests = RequestLog()
     app.include_router(openai_router(served, requests))
@@ -44,6 +45,12 @@ def create_app(
     app.include_router(ollama_router(served, requests))
     app.include_router(tokens_router(served))
     app.include_router(cache_router(served, scheduler))
+    told = document(app.routes)
+
+    @app.get("/openapi.json", include_in_schema=False)
+    async def openapi() -> JSONResponse:
+        return JSONResponse(told)
+
     app.add_exception_handler(HeadstartError, _headstart_error)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _validation_error)

@@ -11,7 +11,9 @@ from typing import Any
 
 from headstart.api.request_log import Conversation
 from headstart.chat.boundaries import prompt_hints, render_with_boundaries
+from headstart.chat.continuing import render_continued
 from headstart.chat.history import Meaning, meaning_of, spliced, splices
+from headstart.chat.messages import ROLES
 from headstart.chat.replies.forced import call_grammar
 from headstart.chat.replies.format import PLAIN, ReplyFormat
 from headstart.chat.replies.syntax import Syntax
@@ -23,7 +25,8 @@ from headstart.prefix.tokens import TokenRun
 from headstart.serving.models import ServedModel
 from headstart.serving.request import ConstraintKind, ConstraintSpec, GenerationRequest
 
-__all__ = ["ChatPrompt", "Prompted", "chat_prompt", "chat_text", "required_tools", "room_warnings"]
+__all__ = ["ChatPrompt", "Prompted", "chat_prompt", "chat_text"]
+__all__ += ["named_tool", "required_tools", "room_warnings"]
 
 _RESERVED_KWARGS = frozenset({"messages", "tools", "add_generation_prompt", "bos_token", "eos_token", "self"})
 
@@ -32,7 +35,9 @@ _RESERVED_KWARGS = frozenset({"messages", "tools", "add_generation_prompt", "bos
 class ChatPrompt:
     """`kwargs`: what else the template is given. `to_generate`: the prompt ends where a reply begins.
     `calls`: whether the tools may be called; where not, they are in the prompt all the same, so that it
-    stays the same. `required`: the reply must be a call of one of these tools; None where it need not be."""
+    stays the same. `required`: the reply must be a call of one of these tools; None where it need not be.
+    `continued`: the reply goes on with the text of the last message. `notes`: what its dialect left out of it
+    or moved, a sentence each. `field`: where it came in, for errors."""
 
     messages: Sequence[dict[str, Any]]
     tools: Sequence[dict[str, Any]] | None = None
@@ -41,6 +46,9 @@ class ChatPrompt:
     calls: bool = True
     required: tuple[str, ...] | None = None
     tenant: str = ""
+    continued: bool = False
+    notes: tuple[str, ...] = ()
+    field: str = "messages"
 
 
 @dataclass(frozen=True)
@@ -57,6 +65,19 @@ class Prompted:
     notes: tuple[str, ...] = ()
     constraint: ConstraintSpec | None = None
     answered: str | None = None
+
+
+def named_tool(choice: object, holder: object) -> str | None:
+    """The tool that `tool_choice` names in `holder`, an object of it; None for "required". Raises
+    RequestError for what is neither."""
+    if isinstance(holder, Mapping) and isinstance(holder.get("name"), str):
+        return str(holder["name"])
+    if choice != "required":
+        raise RequestError(
+            "tool_choice must be none, auto, required, or an object that names a function",
+            param="tool_choice",
+        )
+    return None
 
 
 def required_tools(asked: ChatPrompt, name: str | None) -> ChatPrompt:
@@ -96,7 +117,7 @@ def chat_prompt(model: ServedModel, asked: ChatPrompt) -> Prompted:
         conversation,
         format_,
         shown,
-        notes,
+        (*asked.notes, *notes),
         constraint=_constraint(model, asked, format_),
         answered=text if asked.to_generate else None,
     )
@@ -165,7 +186,7 @@ def _constraint(model: ServedModel, asked: ChatPrompt, format_: ReplyFormat) -> 
     tools = {name: format_.tools[name] for name in asked.required}
     spec = ConstraintSpec(ConstraintKind.GRAMMAR, call_grammar(syntax, tools, thinking=format_.thinking))
     try:
-        model.constraints.compile(spec)
+        model.constraints.compile(spec, "the grammar made of them")
     except RequestError as error:
         raise RequestError(
             f"tool_choice: the tools' schemas cannot be held: {error}", param="tools"
@@ -189,9 +210,15 @@ def room_warnings(model: ServedModel, requests: list[GenerationRequest]) -> list
 
 
 def _rendered(template: ChatTemplate, asked: ChatPrompt, kwargs: Mapping[str, Any]) -> str:
-    return template.render(
-        asked.messages, tools=asked.tools, add_generation_prompt=asked.to_generate, **kwargs
-    )
+    try:
+        if asked.continued:
+            return render_continued(template, asked.messages, tools=asked.tools, kwargs=kwargs)
+        return template.render(
+            asked.messages, tools=asked.tools, add_generation_prompt=asked.to_generate, **kwargs
+        )
+    except RequestError as error:
+        param = asked.field if error.param == "messages" else error.param
+        raise RequestError(str(error), status=error.status, param=param, code=error.code) from error
 
 
 def _template(model: ServedModel, asked: ChatPrompt) -> tuple[ChatTemplate, dict[str, Any]]:
@@ -200,7 +227,7 @@ def _template(model: ServedModel, asked: ChatPrompt) -> tuple[ChatTemplate, dict
         raise RequestError(
             "this model has no chat template: start the server with --chat-template FILE, "
             "or use /v1/completions",
-            param="messages",
+            param=asked.field,
         )
     _check_messages(asked.messages)
     kwargs = dict(asked.kwargs)
@@ -216,8 +243,10 @@ def _template(model: ServedModel, asked: ChatPrompt) -> tuple[ChatTemplate, dict
 def _check_messages(messages: Sequence[dict[str, Any]]) -> None:
     for index, message in enumerate(messages):
         where = f"messages[{index}]"
-        if not isinstance(message.get("role"), str):
-            raise RequestError(f"{where}.role must be a string", param=f"{where}.role")
+        if message.get("role") not in ROLES:
+            raise RequestError(
+                f"{where}.role is not known here; it must be one of {', '.join(ROLES)}", param=f"{where}.role"
+            )
         calls = message.get("tool_calls")
         if calls is not None and not isinstance(calls, list):
             raise RequestError(f"{where}.tool_calls must be a list", param=f"{where}.tool_calls")

@@ -11,6 +11,8 @@ __all__ = ["offload"]
 
 _INLINE_BYTES = 4096
 """Bodies up to this size are parsed and tokenized on the event loop; larger ones on a thread."""
+_CONSTRAINING = (b"response_format", b'"format"', b'"tool_choice"')
+"""Fields of any dialect for which a constraint may be compiled."""
 Answer = TypeVar("Answer")
 
 
@@ -19,5 +21,5 @@ async def offload(body: bytes, work: Callable[[], Answer]) -> Answer:
 
     Compiling a constraint may take a second, whatever the size of the body.
     """
-    small = len(body) <= _INLINE_BYTES and b"response_format" not in body
+    small = len(body) <= _INLINE_BYTES and not any(field in body for field in _CONSTRAINING)
     return work() if small else await run_in_threadpool(work)

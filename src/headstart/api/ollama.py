@@ -16,6 +16,7 @@ from starlette.requests import ClientDisconnect
 from headstart import __version__
 from headstart.api.answering import answered
 from headstart.api.generation import Generation
+from headstart.api.no_embeddings import NO_EMBEDDINGS
 from headstart.api.offload import offload
 from headstart.api.ollama_parse import chat_work, generate_work
 from headstart.api.ollama_stream import (
@@ -41,7 +42,8 @@ __all__ = ["router"]
 
 FOREVER = "9999-12-31T23:59:59Z"
 """When the model is let go: never, while the server runs."""
-NOT_HERE = ("pull", "push", "create", "copy", "delete", "embed", "embeddings", "blobs/{digest}")
+NOT_HERE = ("pull", "push", "create", "copy", "delete", "blobs/{digest}")
+EMBEDDING = ("embed", "embeddings")
 
 
 class OllamaRoute(APIRoute):
@@ -125,6 +127,8 @@ def router(model: ServedModel, requests: RequestLog) -> APIRouter:
     for path in NOT_HERE:
         methods = ["GET", "POST", "DELETE", "HEAD"]
         routes.add_api_route(f"/api/{path}", _not_here, methods=methods, include_in_schema=False)
+    for path in EMBEDDING:
+        routes.add_api_route(f"/api/{path}", _no_embedding, methods=["POST"], include_in_schema=False)
     return routes
 
 
@@ -134,6 +138,11 @@ async def _not_here(http: Request) -> Response:
         "start it with --model to serve another",
         status=501,
     )
+
+
+async def _no_embedding() -> Response:
+    """As Ollama's own server answers for a model that cannot embed."""
+    raise RequestError(NO_EMBEDDINGS, status=501)
 
 
 def _reason(keep_alive: str | float | None) -> str:

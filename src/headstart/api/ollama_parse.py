@@ -8,8 +8,9 @@ from typing import Any
 
 from headstart.api.chat_prompt import ChatPrompt, Prompted, chat_prompt, room_warnings
 from headstart.api.ollama_types import AskFields, ChatAsk, GenerateAsk
+from headstart.api.tool_results import OLLAMA, matched
+from headstart.api.unused_fields import MAX_WARNINGS, other_model, unused_fields
 from headstart.api.work import Work
-from headstart.chat.thinking import thinking_kwargs
 from headstart.errors import RequestError
 from headstart.serving.models import ServedModel
 from headstart.serving.request import ConstraintKind, ConstraintSpec, GenerationRequest, Sampling
@@ -28,15 +29,16 @@ _SAMPLING: Mapping[str, tuple[str, float, float]] = {
     "frequency_penalty": ("frequency_penalty", -2, 2),
 }
 _OTHER = ("top_k", "seed", "stop", "num_predict", "num_ctx")
-_MAX_WARNINGS, _MAX_STOPS = 16, 16
+_MAX_STOPS = 16
 _LEAST_SEED, _MOST_SEED = -(2**63), 2**64 - 1
 
 
 def chat_work(model: ServedModel, body: ChatAsk, tenant: str) -> Work:
     """Renders and tokenizes the messages. Any thread. Raises RequestError."""
-    messages = [_message(message, index) for index, message in enumerate(body.messages)]
+    sent = [_message(message, index) for index, message in enumerate(body.messages)]
+    messages, notes = matched(sent, [f"messages[{index}]" for index in range(len(sent))], OLLAMA)
     kwargs, unheard = _switches(model, body)
-    asked = ChatPrompt(messages, body.tools or None, kwargs, tenant=tenant)
+    asked = ChatPrompt(messages, body.tools or None, kwargs, tenant=tenant, notes=notes)
     return _work(model, body, chat_prompt(model, asked), tenant, warnings=_warnings(model, body) + unheard)
 
 
@@ -74,20 +76,25 @@ def _work(model: ServedModel, body: AskFields, prompt: Prompted, tenant: str, *,
     warnings += [*prompt.notes, *room_warnings(model, [request])]
     return Work(
         (request,),
-        warnings=tuple(warnings[:_MAX_WARNINGS]),
+        warnings=tuple(warnings[:MAX_WARNINGS]),
         stream=body.stream is not False,
+        report=bool(body.headstart and body.headstart.report),
         conversation=prompt.conversation,
         format=prompt.format,
         answered=prompt.answered,
+        notes=prompt.notes,
     )
 
 
 def _message(message: dict[str, Any], index: int) -> dict[str, Any]:
-    """In OpenAI's form: calls have their arguments as text, thinking stands in `reasoning_content`."""
+    """In OpenAI's form: calls have their arguments as text, thinking stands in `reasoning_content`, the role
+    is in small letters, which Ollama does not ask for."""
     where = f"messages[{index}]"
     if message.get("images"):
         raise RequestError(f"{where}.images: this model is served for text only", param=f"{where}.images")
     changed = {name: value for name, value in message.items() if name not in ("thinking", "tool_calls")}
+    if isinstance(message.get("role"), str):
+        changed["role"] = message["role"].lower()
     if message.get("thinking"):
         changed["reasoning_content"] = message["thinking"]
     calls = message.get("tool_calls")
@@ -115,9 +122,7 @@ def _switches(model: ServedModel, body: AskFields) -> tuple[dict[str, Any], list
     """What `think` sets in the template, and a sentence where it knows no such switch."""
     effort = body.think if isinstance(body.think, str) else None
     enable = body.think if isinstance(body.think, bool) else None
-    return thinking_kwargs(
-        model.thinking, {}, enable=enable, effort=effort, preserve=model.chat.preserve_thinking
-    )
+    return model.thinking_kwargs({}, enable=enable, effort=effort)
 
 
 def _sampling(options: Mapping[str, Any]) -> Sampling:
@@ -172,16 +177,14 @@ def _constraint(model: ServedModel, form: str | dict[str, Any] | None) -> Constr
         raise RequestError('format must be "json" or a JSON schema', param="format")
     schema = form if isinstance(form, dict) else {"type": "object"}
     spec = ConstraintSpec(ConstraintKind.JSON_SCHEMA, json.dumps(schema))
-    model.constraints.compile(spec)
+    model.constraints.compile(spec, "format")
     return spec
 
 
 def _warnings(model: ServedModel, body: AskFields) -> list[str]:
     """A sentence for everything that changes nothing here."""
-    warnings = []
-    if body.model is not None and body.model.removesuffix(":latest") != model.name:
-        warnings.append(f"model: another model was asked for; {model.name} answered")
-    options = body.options or {}
+    warnings = other_model(model, body.model and body.model.removesuffix(":latest"))
+    options, extra = body.options or {}, body.model_extra or {}
     context = _whole(options, "num_ctx", 0, 2**31)
     if context and context != model.layout.context_tokens:
         warnings.append(
@@ -190,11 +193,8 @@ def _warnings(model: ServedModel, body: AskFields) -> list[str]:
         )
     if body.keep_alive is not None:
         warnings.append("keep_alive: the model stays loaded while the server runs, whatever is asked for")
-    for name in options:
-        if name not in _SAMPLING and name not in _OTHER:
-            warnings.append(f"options.{name[:64]}: this option is not supported and was ignored")
-    for name, value in (body.model_extra or {}).items():
-        # Nothing is cut or shifted here: a prompt that does not fit is refused.
-        if value not in (None, [], {}) and (name, value) not in (("truncate", False), ("shift", False)):
-            warnings.append(f"{name[:64]}: this field is not supported and was ignored")
-    return warnings
+    # Nothing is cut or shifted here: a prompt that does not fit is refused.
+    asks_nothing = {name for name in ("truncate", "shift") if extra.get(name) is False}
+    asks_nothing |= {name for name, value in extra.items() if value in ([], {})}
+    known = {*_SAMPLING, *_OTHER}
+    return [*warnings, *unused_fields(options, known, "options."), *unused_fields(extra, asks_nothing)]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+
+from headstart.api.message_schemas import CHAT_TOOL, OLLAMA_MESSAGE
+from headstart.api.openai_types import HeadstartOptions
 
 
 class _Fields(BaseModel):
@@ -24,11 +27,12 @@ class AskFields(_Fields):
     options: dict[str, Any] | None = None
     think: Think = None
     keep_alive: str | int | float | None = None
+    headstart: HeadstartOptions | None = None
 
 
 class ChatAsk(AskFields):
-    messages: list[dict[str, Any]] = Field(default_factory=list)
-    tools: list[dict[str, Any]] | None = None
+    messages: list[Annotated[dict[str, Any], WithJsonSchema(OLLAMA_MESSAGE)]] = Field(default_factory=list)
+    tools: list[Annotated[dict[str, Any], WithJsonSchema(CHAT_TOOL)]] | None = None
 
 
 class GenerateAsk(AskFields):

@@ -14,6 +14,7 @@ from starlette.concurrency import run_in_threadpool
 
 from headstart.api.answering import answered
 from headstart.api.generation import Generation
+from headstart.api.no_embeddings import NO_EMBEDDINGS
 from headstart.api.offload import offload
 from headstart.api.openai_errors import OpenAIRoute
 from headstart.api.openai_parse import chat_work, completion_work, parse
@@ -44,6 +45,11 @@ def router(model: ServedModel, requests: RequestLog) -> APIRouter:
             return completion_work(model, parse(CompletionRequest, body), _tenant(http))
 
         return await _complete(model, TEXT, http, prepare, requests)
+
+    @routes.post("/v1/embeddings")
+    async def embeddings() -> Response:
+        # A 404 and not a 501: OpenAI's SDKs send what ended in a 5xx again, twice.
+        raise RequestError(NO_EMBEDDINGS, status=404, param="model", code="embeddings_not_supported")
 
     @routes.get("/v1/models")
     async def models() -> JSONResponse:

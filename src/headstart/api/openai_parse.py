@@ -15,7 +15,7 @@ import numpy as np
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
-from headstart.api.chat_prompt import ChatPrompt, chat_prompt, required_tools, room_warnings
+from headstart.api.chat_prompt import ChatPrompt, chat_prompt, named_tool, required_tools, room_warnings
 from headstart.api.openai_errors import invalid_field
 from headstart.api.openai_types import (
     MAX_REPLIES,
@@ -26,8 +26,9 @@ from headstart.api.openai_types import (
     TokenizeRequest,
 )
 from headstart.api.request_log import Conversation
+from headstart.api.tool_results import CHAT, matched
+from headstart.api.unused_fields import MAX_WARNINGS, other_model, unused_fields
 from headstart.api.work import Work
-from headstart.chat.thinking import thinking_kwargs
 from headstart.errors import RequestError
 from headstart.prefix.tokens import TokenRun, token_run
 from headstart.serving.models import ServedModel
@@ -39,7 +40,6 @@ _HARMLESS = frozenset(
         "prompt_cache_retention", "prompt_cache_options", "parallel_tool_calls",
     }
 )  # fmt: skip
-_MAX_WARNINGS = 16
 COMPLETION_DEFAULT_TOKENS = 16
 """OpenAI's default for `max_tokens` of the completions endpoint."""
 
@@ -63,15 +63,11 @@ def parse(kind: type[Fields], body: bytes) -> Fields:
 def chat_work(model: ServedModel, body: ChatRequest, tenant: str) -> Work:
     """Renders and tokenizes the messages. Any thread. Raises RequestError."""
     warnings = _warnings(model, body)
-    kwargs, unheard = thinking_kwargs(
-        model.thinking,
-        body.chat_template_kwargs or {},
-        effort=body.reasoning_effort,
-        preserve=model.chat.preserve_thinking,
-    )
+    kwargs, unheard = model.thinking_kwargs(body.chat_template_kwargs or {}, effort=body.reasoning_effort)
     asked = replace(asked_of(body), kwargs=kwargs, calls=body.tool_choice != "none", tenant=tenant)
     if body.tool_choice not in (None, "auto", "none"):
-        asked = required_tools(asked, _named_tool(body.tool_choice))
+        holder = body.tool_choice.get("function") if isinstance(body.tool_choice, dict) else None
+        asked = required_tools(asked, named_tool(body.tool_choice, holder))
     prompt = chat_prompt(model, asked)
     warnings += [*unheard, *prompt.notes]
     limit = body.max_completion_tokens or body.max_tokens
@@ -91,16 +87,19 @@ def chat_work(model: ServedModel, body: ChatRequest, tenant: str) -> Work:
     )
     warnings += room_warnings(model, [request])
     work = _work(body, [request], warnings, prompt.conversation)
-    return replace(work, format=prompt.format, answered=prompt.answered)
+    return replace(work, format=prompt.format, answered=prompt.answered, notes=prompt.notes)
 
 
 def asked_of(body: ChatRequest | TokenizeRequest) -> ChatPrompt:
-    """The conversation of a body."""
+    """The conversation of a body. Raises RequestError for results of tools without a call."""
+    sent = body.messages or []
+    messages, notes = matched(sent, [f"messages[{index}]" for index in range(len(sent))], CHAT)
     return ChatPrompt(
-        body.messages or [],
+        messages,
         body.tools,
         body.chat_template_kwargs or {},
         to_generate=body.add_generation_prompt is not False,
+        notes=notes,
     )
 
 
@@ -258,7 +257,7 @@ def _work(
     return Work(
         requests=tuple(_reseeded(request, reply) for request in requests for reply in range(count)),
         replies_a_prompt=count,
-        warnings=tuple(warnings[:_MAX_WARNINGS]),
+        warnings=tuple(warnings[:MAX_WARNINGS]),
         stream=bool(body.stream),
         include_usage=bool(options and options.include_usage),
         report=bool(body.headstart and body.headstart.report),
@@ -275,35 +274,15 @@ def _reseeded(request: GenerationRequest, reply: int) -> GenerationRequest:
 
 def _warnings(model: ServedModel, body: GenerationFields) -> list[str]:
     """One sentence for every field that changes nothing here."""
-    warnings = []
-    if body.model is not None and body.model != model.name:
-        warnings.append(f"model: another model was asked for; {model.name} answered")
+    only_text = (body.model_extra or {}).get("modalities") == ["text"]
+    harmless = _HARMLESS | {"modalities"} if only_text else _HARMLESS
     parts: list[tuple[str, BaseModel | None]] = [
         ("", body),
         ("stream_options.", body.stream_options),
         ("response_format.", body.response_format),
         ("headstart.", body.headstart),
     ]
+    warnings = other_model(model, body.model)
     for prefix, part in parts:
-        for name, value in (part.model_extra or {} if part is not None else {}).items():
-            if value is not None and not _asks_nothing(body, name, value):
-                warnings.append(f"{prefix}{name[:64]}: this field is not supported and was ignored")
+        warnings += unused_fields(part.model_extra if part is not None else None, harmless, prefix)
     return warnings
-
-
-def _asks_nothing(body: GenerationFields, name: str, value: object) -> bool:
-    """Whether an unknown field asks for no more than is done anyway."""
-    return name in _HARMLESS or (name, value) == ("modalities", ["text"])
-
-
-def _named_tool(choice: Any) -> str | None:
-    """The tool that `tool_choice` names; None for "required"."""
-    function = choice.get("function") if isinstance(choice, dict) else None
-    if isinstance(function, dict) and isinstance(function.get("name"), str):
-        return str(function["name"])
-    if choice != "required":
-        raise RequestError(
-            "tool_choice must be none, auto, required, or an object that names a function",
-            param="tool_choice",
-        )
-    return None

@@ -10,19 +10,27 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
+
+from headstart.api.message_schemas import CHAT_MESSAGE, CHAT_TOOL, PROMPT
 
 MAX_REPLIES = 16
 MAX_STOPS = 16
 MAX_STOP_CHARS = 512
 MAX_TOP_LOGPROBS = 20
 
+ChatMessage = Annotated[dict[str, Any], WithJsonSchema(CHAT_MESSAGE)]
+ChatTool = Annotated[dict[str, Any], WithJsonSchema(CHAT_TOOL)]
 StopString = Annotated[str, Field(min_length=1, max_length=MAX_STOP_CHARS)]
 
 
 def _listed(stop: object) -> object:
     """One stop string as a list of one."""
     return [stop] if isinstance(stop, str) else stop
+
+
+_Stops = Annotated[list[StopString], Field(max_length=MAX_STOPS)]
+StopStrings = Annotated[_Stops, BeforeValidator(_listed, json_schema_input_type=StopString | _Stops)]
 
 
 class _Fields(BaseModel):
@@ -67,9 +75,9 @@ class GenerationFields(_Fields):
     min_p: float | None = Field(default=None, ge=0, le=1)
     presence_penalty: float | None = Field(default=None, ge=-2, le=2)
     frequency_penalty: float | None = Field(default=None, ge=-2, le=2)
-    repetition_penalty: float | None = Field(default=None, gt=0, le=10)
+    repetition_penalty: float | None = Field(default=None, ge=0.01, le=10)
     seed: int | None = Field(default=None, ge=-(2**63), lt=2**64)
-    stop: Annotated[list[StopString] | None, BeforeValidator(_listed), Field(max_length=MAX_STOPS)] = None
+    stop: StopStrings | None = None
     max_tokens: int | None = Field(default=None, ge=1)
     n: int | None = Field(default=None, ge=1, le=MAX_REPLIES)
     stream: bool | None = None
@@ -82,8 +90,8 @@ class GenerationFields(_Fields):
 
 
 class ChatRequest(GenerationFields):
-    messages: list[dict[str, Any]] = Field(min_length=1)
-    tools: list[dict[str, Any]] | None = None
+    messages: list[ChatMessage] = Field(min_length=1)
+    tools: list[ChatTool] | None = None
     max_completion_tokens: int | None = Field(default=None, ge=1)
     logprobs: bool | None = None
     top_logprobs: int | None = Field(default=None, ge=0, le=MAX_TOP_LOGPROBS)
@@ -96,7 +104,7 @@ class ChatRequest(GenerationFields):
 class CompletionRequest(GenerationFields):
     """`prompt`: text, texts, token ids or lists of token ids; looked at by hand, for speed."""
 
-    prompt: Any
+    prompt: Annotated[Any, WithJsonSchema(PROMPT)]
     logprobs: int | None = Field(default=None, ge=0, le=MAX_TOP_LOGPROBS)
     echo: bool | None = None
     best_of: int | None = None
@@ -109,8 +117,8 @@ class TokenizeRequest(_Fields):
     model: str | None = None
     content: str | None = None
     prompt: str | None = None
-    messages: list[dict[str, Any]] | None = None
-    tools: list[dict[str, Any]] | None = None
+    messages: list[ChatMessage] | None = None
+    tools: list[ChatTool] | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     add_special: bool | None = None
     add_special_tokens: bool | None = None

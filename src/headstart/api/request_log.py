@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
-from headstart.chat.boundaries import render_with_boundaries
+from headstart.api.thought_cost import thoughts_note
+from headstart.chat.boundaries import Rendered, render_with_boundaries
 from headstart.chat.messages import Message
 from headstart.errors import RequestError
 from headstart.prefix.report import CacheReport
@@ -52,10 +53,13 @@ class LoggedReply:
 
 @dataclass(frozen=True)
 class LoggedRequest:
+    """`notes`: what of the conversation was left out or moved, a sentence each."""
+
     id: str
     tenant: str
     replies: tuple[LoggedReply, ...]
     conversation: Conversation | None
+    notes: tuple[str, ...] = ()
 
 
 class RequestLog:
@@ -103,29 +107,40 @@ def describe(model: ServedModel, request: LoggedRequest) -> dict[str, Any]:
     return {
         "id": request.id,
         "object": "headstart.request",
-        "replies": [describe_reply(model, reply, request.conversation) for reply in request.replies],
+        "replies": [
+            describe_reply(model, reply, request.conversation, request.notes) for reply in request.replies
+        ],
     }
 
 
 def describe_reply(
-    model: ServedModel, reply: LoggedReply, conversation: Conversation | None
+    model: ServedModel, reply: LoggedReply, conversation: Conversation | None, notes: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """A CacheReport as JSON, with `divergence_message` (index, None where unknown or not a chat)."""
+    """A CacheReport as JSON, with `divergence_message` (index, None where unknown or not a chat) and `notes`:
+    what of the conversation was left out or moved."""
+    rendered = _rendered(model, conversation) if conversation is not None else None
+    message, thoughts = None, None
+    if conversation is not None and rendered is not None:
+        char = len(rendered.text.encode()[: reply.divergence_byte].decode("utf-8", "ignore"))
+        message = _message_at(rendered, char)
+        thoughts = thoughts_note(model, conversation.messages, conversation.kwargs, rendered, (char, message))
     return {
         **reply.report.to_json(),
-        "divergence_message": _message_at(model, reply, conversation) if conversation else None,
+        "divergence_message": message,
         "text_before": reply.text_before,
         "text_after": reply.text_after,
         "drafted_tokens": reply.drafted,
         "accepted_tokens": reply.accepted,
+        "notes": [*notes, *([thoughts] if thoughts else [])],
     }
 
 
-def _message_at(model: ServedModel, reply: LoggedReply, conversation: Conversation) -> int | None:
+def _rendered(model: ServedModel, conversation: Conversation) -> Rendered | None:
+    """The prompt of a conversation with the places of its messages; None where it cannot be had again."""
     if model.template is None:
         return None
     try:
-        rendered = render_with_boundaries(
+        return render_with_boundaries(
             model.template,
             conversation.messages,
             tools=conversation.tools,
@@ -134,9 +149,12 @@ def _message_at(model: ServedModel, reply: LoggedReply, conversation: Conversati
         )
     except RequestError:
         return None
+
+
+def _message_at(rendered: Rendered, char: int) -> int | None:
+    """The message in which a character of the prompt stands."""
     known = [(start, index) for index, start in enumerate(rendered.message_starts) if start is not None]
-    offset = len(rendered.text.encode()[: reply.divergence_byte].decode("utf-8", "ignore"))
-    place = bisect_right([start for start, _ in known], offset) - 1
+    place = bisect_right([start for start, _ in known], char) - 1
     return known[place][1] if place >= 0 else None
 
 

@@ -52,8 +52,9 @@ def router(model: ServedModel, requests: RequestLog) -> APIRouter:
         )
 
     @routes.get("/v1/responses/{response_id}")
-    async def get(response_id: str, http: Request) -> JSONResponse:
-        return JSONResponse(_kept(store, response_id, _tenant(http)).response)
+    async def get(response_id: str, http: Request) -> Response:
+        kept = _kept(store, response_id, _tenant(http))
+        return Response(kept.response, media_type="application/json")
 
     @routes.delete("/v1/responses/{response_id}")
     async def delete(response_id: str, http: Request) -> JSONResponse:
@@ -68,7 +69,7 @@ def _before(store: Store, asked: ResponseRequest, tenant: str) -> tuple[dict[str
     """What a stored response had said and been told."""
     if asked.previous_response_id is None:
         return ()
-    return _kept(store, asked.previous_response_id, tenant).items
+    return _kept(store, asked.previous_response_id, tenant).items()
 
 
 def _kept(store: Store, response_id: str, tenant: str) -> Stored:

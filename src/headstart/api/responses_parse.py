@@ -9,10 +9,12 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from headstart.api.chat_prompt import ChatPrompt, chat_prompt, required_tools, room_warnings
+from headstart.api.chat_prompt import ChatPrompt, chat_prompt, named_tool, required_tools, room_warnings
 from headstart.api.responses_types import ResponseRequest
+from headstart.api.tool_results import RESPONSES, matched
+from headstart.api.unused_fields import MAX_WARNINGS, other_model, unused_fields
 from headstart.api.work import Work
-from headstart.chat.thinking import thinking_kwargs
+from headstart.chat.messages import texts_of
 from headstart.errors import RequestError
 from headstart.serving.models import ServedModel
 from headstart.serving.request import ConstraintKind, ConstraintSpec, GenerationRequest, Sampling
@@ -27,7 +29,6 @@ _HARMLESS = frozenset(
 _CALLS = ("function_call", "custom_tool_call")
 _RESULTS = ("function_call_output", "custom_tool_call_output")
 _ROLES = ("user", "assistant", "system", "developer")
-_MAX_WARNINGS = 16
 
 
 def items_of(body: ResponseRequest) -> tuple[dict[str, Any], ...]:
@@ -40,18 +41,23 @@ def items_of(body: ResponseRequest) -> tuple[dict[str, Any], ...]:
 def response_work(model: ServedModel, body: ResponseRequest, items: Sequence[Item], tenant: str) -> Work:
     """Renders and tokenizes. `items`: the conversation, with what a stored response had before. Any thread.
     Raises RequestError."""
-    warnings = _warnings(model, body)
+    warnings = [*other_model(model, body.model), *unused_fields(body.model_extra, _HARMLESS)]
     effort = body.reasoning.effort if body.reasoning else None
-    kwargs, unheard = thinking_kwargs(
-        model.thinking, {}, effort=effort, preserve=model.chat.preserve_thinking
-    )
+    kwargs, unheard = model.thinking_kwargs({}, effort=effort)
     system = [{"role": "system", "content": body.instructions}] if body.instructions else []
     tools, odd = _tools(body.tools or ())
+    messages, notes = _messages(items, len(items) - len(items_of(body)))
     asked = ChatPrompt(
-        [*system, *_messages(items)], tools or None, kwargs, calls=body.tool_choice != "none", tenant=tenant
+        [*system, *messages],
+        tools or None,
+        kwargs,
+        calls=body.tool_choice != "none",
+        tenant=tenant,
+        notes=notes,
+        field="input",
     )
     if body.tool_choice not in (None, "auto", "none"):
-        asked = required_tools(asked, _named_tool(body.tool_choice))
+        asked = required_tools(asked, named_tool(body.tool_choice, body.tool_choice))
     prompt = chat_prompt(model, asked)
     constraint = _constraint(model, body.text.format if body.text else None)
     if prompt.constraint is not None and constraint is not None:
@@ -70,43 +76,33 @@ def response_work(model: ServedModel, body: ResponseRequest, items: Sequence[Ite
     warnings += [*unheard, *odd, *prompt.notes, *room_warnings(model, [request])]
     return Work(
         requests=(request,),
-        warnings=tuple(warnings[:_MAX_WARNINGS]),
+        warnings=tuple(warnings[:MAX_WARNINGS]),
         stream=bool(body.stream),
         report=bool(body.headstart and body.headstart.report),
         conversation=prompt.conversation,
         format=prompt.format,
         answered=prompt.answered,
+        notes=prompt.notes,
     )
 
 
-def _named_tool(choice: Any) -> str | None:
-    """The tool that `tool_choice` names; None for "required"."""
-    if isinstance(choice, Mapping) and isinstance(choice.get("name"), str):
-        return str(choice["name"])
-    if choice != "required":
-        raise RequestError(
-            "tool_choice must be none, auto, required, or an object that names a function",
-            param="tool_choice",
-        )
-    return None
-
-
-def _messages(items: Sequence[Item]) -> list[dict[str, Any]]:
-    messages: list[dict[str, Any]] = []
+def _messages(items: Sequence[Item], stored: int) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+    """Items as messages, and what of them was moved. The first `stored` items were not sent this time."""
+    placed: list[tuple[str, dict[str, Any]]] = []
     said: dict[str, Any] | None = None
-    for index, item in enumerate(items):
+    for index, item in enumerate(items, -stored):
         where = f"input[{index}]"
         kind = item.get("type") or "message"
         if kind in _RESULTS:
             said = None
-            messages.append(_result(item, where))
+            placed.append((where, _result(item, where)))
         elif kind == "message" and item.get("role") != "assistant":
             said = None
-            messages.append(_message(item, where))
+            placed.append((where, _message(item, where)))
         elif kind in ("message", "reasoning", *_CALLS):
             if said is None or (kind == "message" and said["content"] is not None):
                 said = {"role": "assistant", "content": None}
-                messages.append(said)
+                placed.append((where, said))
             _add(said, kind, item, where)
         else:
             raise RequestError(
@@ -114,10 +110,10 @@ def _messages(items: Sequence[Item]) -> list[dict[str, Any]]:
                 "function_call or function_call_output",
                 param=where,
             )
-    for message in messages:
+    for _, message in placed:
         if message["role"] == "assistant" and message["content"] is None and "tool_calls" not in message:
             message["content"] = ""
-    return messages
+    return matched([message for _, message in placed], [where for where, _ in placed], RESPONSES)
 
 
 def _add(said: dict[str, Any], kind: str, item: Item, where: str) -> None:
@@ -128,7 +124,8 @@ def _add(said: dict[str, Any], kind: str, item: Item, where: str) -> None:
         blocks = item.get("content") or item.get("summary") or ()
         texts = [str(block.get("text") or "") for block in blocks if isinstance(block, Mapping)]
         if any(texts):
-            said["reasoning_content"] = "\n".join(texts)
+            before = [said["reasoning_content"]] if "reasoning_content" in said else []
+            said["reasoning_content"] = "\n".join([*before, *texts])
     else:
         said.setdefault("tool_calls", []).append(_call(item, where))
 
@@ -140,9 +137,14 @@ def _message(item: Item, where: str) -> dict[str, Any]:
 
 
 def _content(item: Item, where: str) -> Any:
-    content = item.get("content")
-    if not isinstance(content, str | list):
-        raise RequestError(f"{where}.content must be a string or a list of parts", param=f"{where}.content")
+    return _texts(item.get("content"), f"{where}.content")
+
+
+def _texts(content: Any, where: str) -> Any:
+    """`content` as it came. Raises RequestError where it is not text."""
+    if content is None:
+        raise RequestError(f"{where} must be a string or a list of parts", param=where)
+    texts_of(content, where)
     return content
 
 
@@ -160,11 +162,9 @@ def _call(item: Item, where: str) -> dict[str, Any]:
 
 
 def _result(item: Item, where: str) -> dict[str, Any]:
-    output = item.get("output")
     if not isinstance(item.get("call_id"), str):
         raise RequestError(f"{where}: an output needs the call_id of its call", param=where)
-    if not isinstance(output, str | list):
-        raise RequestError(f"{where}.output must be a string or a list of parts", param=f"{where}.output")
+    output = _texts(item.get("output"), f"{where}.output")
     return {"role": "tool", "tool_call_id": item["call_id"], "content": output}
 
 
@@ -208,15 +208,5 @@ def _constraint(model: ServedModel, form: Item | None) -> ConstraintSpec | None:
     if not isinstance(schema, Mapping):
         raise RequestError("text.format of type json_schema needs a schema", param="text.format.schema")
     spec = ConstraintSpec(ConstraintKind.JSON_SCHEMA, json.dumps(schema))
-    model.constraints.compile(spec)
+    model.constraints.compile(spec, "text.format.schema")
     return spec
-
-
-def _warnings(model: ServedModel, body: ResponseRequest) -> list[str]:
-    warnings = []
-    if body.model is not None and body.model != model.name:
-        warnings.append(f"model: another model was asked for; {model.name} answered")
-    for name, value in (body.model_extra or {}).items():
-        if value is not None and name not in _HARMLESS:
-            warnings.append(f"{name[:64]}: this field is not supported and was ignored")
-    return warnings

@@ -15,12 +15,12 @@ from headstart.api.generation import ClientGoneError, Generation, Reply
 from headstart.api.responses_store import Store
 from headstart.api.responses_types import ResponseRequest
 from headstart.api.sse import KEEP_ALIVE
-from headstart.api.usage import Accounting
+from headstart.api.usage import Accounting, thought_tokens
 from headstart.api.work import Closed, Entry, Work, closed
 from headstart.chat.replies.events import ArgumentsDelta, CallEnd, CallStart, Event, TextDelta, ThinkingDelta
 from headstart.errors import HeadstartError
 from headstart.serving.models import ServedModel
-from headstart.serving.request import Finished, FinishReason
+from headstart.serving.request import FinishReason
 
 __all__ = ["Answer", "Items", "stream_reply", "whole_reply"]
 
@@ -71,12 +71,13 @@ class Answer:
             **more,
         }
 
-    def ended(self, end: Finished, output: Sequence[dict[str, Any]], done: Closed) -> dict[str, Any]:
+    def ended(self, reply: Reply, output: Sequence[dict[str, Any]], done: Closed) -> dict[str, Any]:
         """The response of a reply that has ended; kept where the request does not say otherwise."""
-        more: dict[str, Any] = {"usage": usage_of(done.cost)}
-        status = "completed"
-        if end.reason is FinishReason.LENGTH:
-            status = "incomplete"
+        thoughts = [item["content"][0]["text"] for item in output if item["type"] == "reasoning"]
+        reasoning = thought_tokens(self.model, reply.tokens, thoughts)
+        more: dict[str, Any] = {"usage": usage_of(done.cost, reasoning)}
+        status = status_of(reply)
+        if status == "incomplete":
             more["incomplete_details"] = {"reason": "max_output_tokens"}
         if done.added:
             more["headstart"] = done.added
@@ -86,12 +87,18 @@ class Answer:
         return response
 
 
-def usage_of(cost: Accounting) -> dict[str, Any]:
+def status_of(reply: Reply) -> str:
+    """How a reply ended, and with it the item that was being written."""
+    cut = reply.end is not None and reply.end.reason is FinishReason.LENGTH
+    return "incomplete" if cut else "completed"
+
+
+def usage_of(cost: Accounting, reasoning_tokens: int) -> dict[str, Any]:
     return {
         "input_tokens": cost.prompt_tokens,
         "input_tokens_details": {"cached_tokens": cost.cached_tokens},
         "output_tokens": cost.completion_tokens,
-        "output_tokens_details": {"reasoning_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": reasoning_tokens},
         "total_tokens": cost.prompt_tokens + cost.completion_tokens,
     }
 
@@ -126,8 +133,8 @@ class Items:
                 case CallEnd():
                     yield from self.end()
 
-    def end(self) -> Iterator[Said]:
-        """Closes the item that is open."""
+    def end(self, status: str = "completed") -> Iterator[Said]:
+        """Closes the item that is open. `status`: whether all of it is there."""
         if self._open is None:
             return
         item, kind = self.output[-1], self._open
@@ -140,7 +147,7 @@ class Items:
             more: dict[str, Any] = {"logprobs": []} if kind == "message" else {}
             yield self._at(f"response.{name}.done", text=part["text"], content_index=0, **more)
             yield self._at("response.content_part.done", part=part, content_index=0)
-        item["status"] = "completed"
+        item["status"] = status
         yield "response.output_item.done", {"output_index": len(self.output) - 1, "item": _copied(item)}
 
     def _begin(self, kind: str) -> Iterator[Said]:
@@ -190,13 +197,14 @@ def _id(kind: str) -> str:
 
 async def whole_reply(answer: Answer, generation: Generation) -> dict[str, Any]:
     """Waits for the reply and gives the response."""
-    (end,) = await generation.run()
+    await generation.run()
     items, splitter = Items(), answer.work.format.splitter(hold=True)
-    text, _ = generation.replies[0].take()
-    for _ in (*items.take([*splitter.feed(text), *splitter.end()]), *items.end()):
+    (reply,) = generation.replies
+    text, _ = reply.take()
+    for _ in (*items.take([*splitter.feed(text), *splitter.end()]), *items.end(status_of(reply))):
         pass
     done = await closed(answer.model, answer.work, generation, answer.entry, splitter.warnings)
-    return answer.ended(end, items.output, done)
+    return answer.ended(reply, items.output, done)
 
 
 async def stream_reply(
@@ -222,10 +230,11 @@ async def stream_reply(
                     yield KEEP_ALIVE
                 for event in told(news):
                     yield event
-            for last in (*items.take(splitter.end()), *items.end()):
+            (reply,) = generation.replies
+            for last in (*items.take(splitter.end()), *items.end(status_of(reply))):
                 yield numbered(last)
             done = await closed(answer.model, answer.work, generation, answer.entry, splitter.warnings)
-            response = answer.ended(generation.ends()[0], items.output, done)
+            response = answer.ended(reply, items.output, done)
             yield numbered((f"response.{response['status']}", {"response": response}))
         except ClientGoneError:
             return

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
+from headstart.api.message_schemas import ITEM, ITEM_TOOL
 from headstart.api.openai_types import HeadstartOptions
 
 
@@ -28,10 +29,10 @@ class TextOptions(_Fields):
 class ResponseRequest(_Fields):
     """Items of `input` are looked at by hand, so that errors name the item."""
 
-    input: str | list[dict[str, Any]] = Field(min_length=1)
+    input: str | list[Annotated[dict[str, Any], WithJsonSchema(ITEM)]] = Field(min_length=1)
     model: str | None = None
     instructions: str | None = None
-    tools: list[dict[str, Any]] | None = None
+    tools: list[Annotated[dict[str, Any], WithJsonSchema(ITEM_TOOL)]] | None = None
     tool_choice: str | dict[str, Any] | None = None
     reasoning: ReasoningOptions | None = None
     text: TextOptions | None = None

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
+from headstart.serving.models import ServedModel
 from headstart.serving.request import Finished
 
 
@@ -70,6 +73,23 @@ def account(
         drafted=sum(end.drafted for end in ends),
         accepted=sum(end.accepted for end in ends),
     )
+
+
+def thought_tokens(model: ServedModel, tokens: Sequence[int], thoughts: Sequence[str]) -> int:
+    """How many tokens of a reply spell its thoughts, given as texts in the order of the reply. Marks around
+    thoughts are none of them. A thought that is not in the reply to the byte counts as it would encode."""
+    pieces = [model.vocabulary.pieces[token] for token in tokens]
+    spelled, ends = b"".join(pieces), list(accumulate(map(len, pieces)))
+    count, at = 0, 0
+    for thought in filter(None, thoughts):
+        said = thought.encode("utf-8", "surrogatepass")
+        start = spelled.find(said, at)
+        if start < 0:
+            count += len(model.tokenize(thought, special=False, add_bos=False))
+            continue
+        at = start + len(said)
+        count += bisect_left(ends, at) - bisect_right(ends, start) + 1
+    return min(count, len(tokens))
 
 
 def openai_usage(cost: Accounting) -> dict[str, Any]:

@@ -21,7 +21,8 @@ __all__ = ["Closed", "Entry", "Work", "closed"]
 @dataclass(frozen=True)
 class Work:
     """One HTTP request, ready for the scheduler: `replies_a_prompt` requests for each prompt in turn.
-    `answered`: the rendered conversation, under which its replies are kept; None where there is none."""
+    `answered`: the rendered conversation, under which its replies are kept; None where there is none.
+    `notes`: what of the conversation was left out or moved; warnings have them, too."""
 
     requests: tuple[GenerationRequest, ...]
     replies_a_prompt: int = 1
@@ -32,6 +33,7 @@ class Work:
     conversation: Conversation | None = None
     format: ReplyFormat = PLAIN
     answered: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,14 +69,14 @@ async def closed(
         # A reply that a stop string ended comes back without it, and cannot be told from one cut by hand.
         if work.answered is not None and end.stop is None:
             model.remember_reply(entry.tenant, work.answered, reply.tokens)
-    entry.log.put(LoggedRequest(entry.request_id, entry.tenant, replies, work.conversation))
+    entry.log.put(LoggedRequest(entry.request_id, entry.tenant, replies, work.conversation, work.notes))
     added: dict[str, Any] = {}
     if work.warnings or warnings:
         added["warnings"] = [*work.warnings, *warnings]
     if work.report:
         # Finding the message of the divergence may render the conversation again.
         reports = await run_in_threadpool(
-            lambda: [describe_reply(model, reply, work.conversation) for reply in replies]
+            lambda: [describe_reply(model, reply, work.conversation, work.notes) for reply in replies]
         )
         added["report"] = reports[0]
         if len(reports) > 1:

@@ -14,6 +14,8 @@ from typing import Any
 from headstart.errors import RequestError
 
 Message = Mapping[str, Any]
+ROLES = ("system", "developer", "user", "assistant", "tool")
+"""Who speaks; templates know no others that an API has."""
 _TEXT_PARTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
 _MEDIA_PARTS = (
     "image",
@@ -52,7 +54,7 @@ def prepare_messages(messages: Sequence[Message], forms: ContentForms) -> list[d
 
 def _prepare(message: Message, where: str, forms: ContentForms) -> dict[str, Any]:
     prepared = dict(message)
-    texts = _texts(message.get("content"), f"{where}.content")
+    texts = texts_of(message.get("content"), f"{where}.content")
     if forms.only_parts:
         prepared["content"] = [{"type": "text", "text": text} for text in texts or ()]
     elif texts is None:
@@ -66,8 +68,9 @@ def _prepare(message: Message, where: str, forms: ContentForms) -> dict[str, Any
     return prepared
 
 
-def _texts(content: Any, where: str) -> list[str] | None:
-    """The text parts of one message's content; None for null content."""
+def texts_of(content: Any, where: str) -> list[str] | None:
+    """The text parts of one message's content; None for null content. `where`: its place, for errors. Raises
+    RequestError(400) naming the part that is not text."""
     if content is None:
         return None
     if isinstance(content, str):

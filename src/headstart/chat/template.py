@@ -87,7 +87,10 @@ _RENDER_ERRORS = (
 def _explain(error: BaseException) -> str:
     """What a failed rendering is told to the client, in the template's own words where it has any."""
     if isinstance(error, _RefusalError):
-        return f"the chat template refused the messages: {error}"
+        return (
+            f"the chat template refused the messages: {error} - send them as it takes them, "
+            "or start the server with another --chat-template"
+        )
     if isinstance(error, SecurityError):
         return f"the chat template was stopped: {error}"
     if isinstance(error, RecursionError | MemoryError):

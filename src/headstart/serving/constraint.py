@@ -71,8 +71,8 @@ class ConstraintCompiler:
             ends = [vocabulary.eos]
         self._ends = ends
 
-    def compile(self, spec: ConstraintSpec) -> Constraint:
-        """A fresh constraint for one reply.
+    def compile(self, spec: ConstraintSpec, field: str | None = None) -> Constraint:
+        """A fresh constraint for one reply. `field`: what errors call it; None as chat completions do.
 
         Raises RequestError(400) with the compiler's reason where `spec` cannot be compiled.
         """
@@ -83,7 +83,7 @@ class ConstraintCompiler:
                 return self._fresh(matcher)
             tokenizer = self._tokenizer or self._make_tokenizer()
             self._tokenizer = tokenizer
-        matcher = _compile(tokenizer, spec)
+        matcher = _compile(tokenizer, spec, field or _PARAM[spec.kind])
         with self._lock:
             self._kept[spec] = matcher
             while len(self._kept) > _KEPT_GRAMMARS:
@@ -144,8 +144,7 @@ class Constraint:
             raise EngineError(f"the constraint of this reply failed: {_reason(self._matcher.get_error())}")
 
 
-def _compile(tokenizer: LLTokenizer, spec: ConstraintSpec) -> Any:
-    param = _PARAM[spec.kind]
+def _compile(tokenizer: LLTokenizer, spec: ConstraintSpec, param: str) -> Any:
     if len(spec.source) > MAX_SOURCE_CHARS:
         raise RequestError(
             f"{param} has {len(spec.source)} characters; the limit is {MAX_SOURCE_CHARS}", param=param

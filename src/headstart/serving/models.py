@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -17,7 +17,7 @@ from headstart.chat.history import History, Said
 from headstart.chat.replies.format import is_harmony, marking_tokens
 from headstart.chat.replies.syntax import Syntax, syntax_of
 from headstart.chat.template import ChatTemplate
-from headstart.chat.thinking import Thinking, thinking_of
+from headstart.chat.thinking import Thinking, thinking_kwargs, thinking_of
 from headstart.chat.tool_order import ToolOrder
 from headstart.engines.base import EngineFacts, Vocabulary
 from headstart.engines.spelling import tokenize_prompt
@@ -77,6 +77,15 @@ class ServedModel:
     def thinking(self) -> Thinking:
         """What the template does about thinking."""
         return Thinking() if self.template is None else thinking_of(self.template)
+
+    def thinking_kwargs(
+        self, given: Mapping[str, Any], *, enable: bool | None = None, effort: str | None = None
+    ) -> tuple[dict[str, Any], list[str]]:
+        """The template's arguments for what a request wishes of thinking, and a sentence for each wish that
+        changes nothing; earlier thoughts are as --preserve-thinking says. `given`: chat_template_kwargs."""
+        return thinking_kwargs(
+            self.thinking, given, enable=enable, effort=effort, preserve=self.chat.preserve_thinking
+        )
 
     @cached_property
     def harmony(self) -> bool:
