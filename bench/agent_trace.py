@@ -32,7 +32,7 @@ from models import MODELS
 from servers import HERE, running
 
 CONTEXT_TOKENS = {"gemma3": 32768, "smollm2": 8192, "hybrid": 8192}
-CHARS_A_TOKEN = {"gemma3": 2.7, "smollm2": 2.6, "hybrid": 1.9}
+CHARS_A_TOKEN = {"gemma3": 2.9, "smollm2": 2.6, "hybrid": 1.9}
 """At least so many, so that what is sent fits the context."""
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from headstart.api.tool_results import CHAT, MESSAGES, OLLAMA, REORDERED, RESPONSES, matched
@@ -131,6 +131,7 @@ spoken = st.one_of(
 )
 
 
+@example([calling("c", "a", "c"), result("a"), result("b")], OLLAMA)
 @settings(max_examples=200, deadline=None)
 @given(st.lists(spoken, max_size=8), st.sampled_from([CHAT, MESSAGES, RESPONSES, OLLAMA]))
 def test_whatever_comes_is_refused_or_only_put_in_order(messages: list[Any], matching: Any) -> None:

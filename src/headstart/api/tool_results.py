@@ -85,7 +85,7 @@ class _Open:
         self.close()
 
     def close(self) -> None:
-        self._by_id: dict[str, _Call] = {}
+        self._by_id: dict[str, deque[_Call]] = {}
         self._by_name: dict[str, deque[_Call]] = {}
         self._in_order: deque[_Call] = deque()
 
@@ -117,7 +117,7 @@ class _Open:
         one = _Call(self._made, known or f"call{self._made:05d}", name if isinstance(name, str) else "")
         self._made += 1
         if known or self._matching.loose:
-            self._by_id[one.id] = one
+            self._by_id.setdefault(one.id, deque()).append(one)
         self._by_name.setdefault(one.name, deque()).append(one)
         self._in_order.append(one)
         return call if known else {**call, "id": one.id}
@@ -126,7 +126,7 @@ class _Open:
         """The call of a result. Raises RequestError where there is none."""
         self._behind_results = True
         sought = result.get("tool_call_id")
-        call = self._by_id.get(sought) if isinstance(sought, str) else None
+        call = self._with_id(sought) if isinstance(sought, str) else None
         if call is None and self._matching.loose:
             call = self._likely(result)
         if call is None:
@@ -142,6 +142,13 @@ class _Open:
             )
         self._answered.add(call.number)
         return call
+
+    def _with_id(self, sought: str) -> _Call | None:
+        """Of calls with one id the first that is open, or the last."""
+        calls = self._by_id.get(sought, deque())
+        while len(calls) > 1 and calls[0].number in self._answered:
+            calls.popleft()
+        return calls[0] if calls else None
 
     def _likely(self, result: Message) -> _Call | None:
         """The first open call of the result's tool, or the first of all."""
