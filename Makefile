@@ -1,13 +1,15 @@
 # make run    serve the embedded model on http://127.0.0.1:8000 (ARGS="--port 9000" adds flags)
 # make test   lint, types, import rules and all tests, two test files at a time (JOBS=1: one)
+# make agents real coding agents against headstart; needs Node's npm, installs them into .agents
 #
-# Both make their own virtual environment in .venv and install what they need, once:
+# All make their own virtual environment in .venv and install what they need, once:
 # a stamp file is renewed only when pyproject.toml or constraints.txt change.
 
 PYTHON ?= python3
 VENV   ?= .venv
 ARGS   ?=
 JOBS   ?= 2
+AGENTS ?= .agents
 
 BIN := $(VENV)/bin
 
@@ -21,7 +23,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
-.PHONY: run test lint types install bench clean
+.PHONY: run test agents lint types install bench clean
 
 run: $(VENV)/.installed-run
 	$(BIN)/headstart serve --model embedded $(ARGS)
@@ -35,6 +37,9 @@ lint: $(VENV)/.installed-test
 
 types: $(VENV)/.installed-test
 	$(BIN)/mypy
+
+agents: $(VENV)/.installed-test $(AGENTS)/.installed
+	HEADSTART_AGENTS=$(AGENTS) $(BIN)/python -m pytest tests/agents --timeout 600 $(ARGS)
 
 bench: $(VENV)/.installed-bench
 	$(BIN)/python bench/prefix_reuse.py $(ARGS)
@@ -60,5 +65,12 @@ $(VENV)/.installed-bench: pyproject.toml constraints.txt | $(BIN)/python
 	$(INSTALL) --editable '.[embedded,test,bench]'
 	@touch $@ $(VENV)/.installed-run $(VENV)/.installed-test
 
+$(AGENTS)/.installed: tests/agents/package.json
+	@command -v npm >/dev/null || { echo "make agents needs npm, which comes with Node 20 or newer; install Node, then try again." >&2; exit 1; }
+	@mkdir -p $(AGENTS)
+	cp tests/agents/package.json $(AGENTS)/
+	npm install --prefix $(AGENTS) --no-package-lock --no-fund --no-audit
+	@touch $@
+
 clean:
-	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(AGENTS) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -54,7 +54,7 @@ class Talk:
         self.client: TestClient = client_for(replace(model, scheduler=self._scheduler))
 
     def ask(self, messages: list[Any], key: str = "", **fields: Any) -> dict[str, Any]:
-        body = {"messages": messages, "tools": TOOLS, **fields}
+        body = {"messages": messages, "tools": TOOLS} | fields
         answer = self.client.post("/v1/chat/completions", json=body, headers={"x-tenant": key})
         assert answer.status_code == 200, answer.text
         message: dict[str, Any] = answer.json()["choices"][0]["message"]
@@ -109,6 +109,42 @@ def test_what_means_something_else_is_read_as_it_is_written(toy: ServedModel, ba
         one.ask([*ASKED, back, NEXT])
     assert not talk.faithful(REPLY)
     assert talk.prompt() == stranger.prompt()
+
+
+@pytest.mark.parametrize(
+    ("written", "schema", "kept"),
+    [
+        (False, {"all": {"type": "boolean", "default": False}}, True),
+        ({"b": 1, "a": []}, {"all": {"default": {"a": [], "b": 1}}}, True),
+        (True, {"all": {"type": "boolean", "default": False}}, False),
+        (0, {"all": {"type": "boolean", "default": False}}, False),
+        (False, {"all": {"type": "boolean"}}, False),
+        (False, {}, False),
+        (False, {"all": True}, False),
+    ],
+)
+def test_an_argument_that_is_its_default_may_be_left_out(
+    toy: ServedModel, written: Any, schema: dict[str, Any], kept: bool
+) -> None:
+    """Claude Code adds `replace_all: false` to the edits that it sends back."""
+    parameters = {"type": "object", "properties": {"path": {"type": "string"}, **schema}}
+    tools = [{"type": "function", "function": {"name": "look", "parameters": parameters}}]
+    reply = 'I look.\n<tool_call>\n{"name": "look", "arguments": {"path": "a.py"}}\n</tool_call>'
+    talk = Talk(fresh(toy), reply)
+    talk.ask(ASKED, tools=tools)
+    back = called([json.dumps({"all": written, "path": "a.py"})], "I look.")
+    talk.ask([*ASKED, back, NEXT], tools=tools)
+    assert talk.faithful(reply) is kept
+
+
+def test_a_default_of_what_is_required_is_an_argument_like_another(toy: ServedModel) -> None:
+    parameters = {"type": "object", "properties": {"n": {"default": 1}}, "required": ["n"]}
+    tools = [{"type": "function", "function": {"name": "look", "parameters": parameters}}]
+    reply = '<tool_call>\n{"name": "look", "arguments": {}}\n</tool_call>'
+    talk = Talk(fresh(toy), reply)
+    talk.ask(ASKED, tools=tools)
+    talk.ask([*ASKED, called(['{"n": 1}'], None), NEXT], tools=tools)
+    assert not talk.faithful(reply)
 
 
 def test_thoughts_may_be_missing_where_the_template_would_keep_them(toy: ServedModel) -> None:

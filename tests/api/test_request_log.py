@@ -17,7 +17,7 @@ from headstart.api.request_log import (
 )
 from headstart.prefix.report import CacheReport
 from headstart.serving.models import ServedModel
-from tests.api.served import served_toy
+from tests.api.served import client_for, served_toy
 
 REPORT = CacheReport(10, 4, 4, 0, 6)
 
@@ -49,6 +49,17 @@ def test_other_tenants_see_nothing() -> None:
     log.put(entry("a", tenant="one"))
     assert log.get("a", "one") is not None
     assert log.get("a", "") is None
+
+
+def test_all_of_a_tenants_requests_are_listed_in_order(toy: ServedModel) -> None:
+    client = client_for(toy)
+    for owner, prompt in (("one", "a"), ("two", "b"), ("one", "a longer prompt")):
+        body = {"prompt": prompt, "max_tokens": 1}
+        assert client.post("/v1/completions", json=body, headers={"x-tenant": owner}).status_code == 200
+    found = client.get("/v1/headstart/requests", headers={"x-tenant": "one"}).json()
+    assert [reply["prompt_tokens"] for one in found["data"] for reply in one["replies"]] == [1, 15]
+    known = client.get(f"/v1/headstart/requests/{found['data'][1]['id']}", headers={"x-tenant": "one"}).json()
+    assert known["replies"][0].items() >= found["data"][1]["replies"][0].items()
 
 
 @pytest.fixture(scope="module")

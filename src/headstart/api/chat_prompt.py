@@ -146,7 +146,7 @@ def _faithful(
 
 def _meaning(format_: ReplyFormat, reply: str) -> Meaning:
     splitter = format_.splitter(hold=True)
-    return meaning_of([*splitter.feed(reply), *splitter.end()])
+    return meaning_of([*splitter.feed(reply), *splitter.end()], format_.tools)
 
 
 def _in_order(model: ServedModel, asked: ChatPrompt) -> tuple[ChatPrompt, tuple[str, ...]]:

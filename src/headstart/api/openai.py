@@ -21,7 +21,7 @@ from headstart.api.openai_parse import chat_work, completion_work, parse
 from headstart.api.openai_replies import CHAT, TEXT, Form
 from headstart.api.openai_stream import Exchange, stream_reply, whole_reply
 from headstart.api.openai_types import ChatRequest, CompletionRequest
-from headstart.api.request_log import RequestLog, describe
+from headstart.api.request_log import RequestLog, describe, listed
 from headstart.api.work import Work
 from headstart.errors import RequestError
 from headstart.serving.models import ServedModel
@@ -65,6 +65,10 @@ def router(model: ServedModel, requests: RequestLog) -> APIRouter:
                 code="model_not_found",
             )
         return JSONResponse(model_json(model))
+
+    @routes.get("/v1/headstart/requests")
+    async def request_reports(http: Request) -> JSONResponse:
+        return JSONResponse(listed(requests.all(_tenant(http))))
 
     @routes.get("/v1/headstart/requests/{request_id}")
     async def request_report(request_id: str, http: Request) -> JSONResponse:

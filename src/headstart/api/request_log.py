@@ -1,4 +1,4 @@
-"""The last requests' cache reports, for GET /v1/headstart/requests/{id}.
+"""The last requests' cache reports, for GET /v1/headstart/requests and /v1/headstart/requests/{id}.
 
 What costs time (which message the divergence lies in) is worked out when somebody asks.
 """
@@ -86,6 +86,11 @@ class RequestLog:
             found = self._kept.get(request_id)
         return found if found is not None and found.tenant == tenant else None
 
+    def all(self, tenant: str) -> list[LoggedRequest]:
+        """The requests of this tenant that are kept, in the order in which they ended."""
+        with self._lock:
+            return [request for request in self._kept.values() if request.tenant == tenant]
+
 
 def logged_reply(
     model: ServedModel, prompt: TokenRun, report: CacheReport, *, drafted: int = 0, accepted: int = 0
@@ -109,6 +114,21 @@ def describe(model: ServedModel, request: LoggedRequest) -> dict[str, Any]:
         "object": "headstart.request",
         "replies": [
             describe_reply(model, reply, request.conversation, request.notes) for reply in request.replies
+        ],
+    }
+
+
+def listed(requests: Sequence[LoggedRequest]) -> dict[str, Any]:
+    """The JSON of several logged requests: what the cache did, without the places in the prompts."""
+    return {
+        "object": "list",
+        "data": [
+            {
+                "id": request.id,
+                "object": "headstart.request",
+                "replies": [reply.report.to_json() for reply in request.replies],
+            }
+            for request in requests
         ],
     }
 

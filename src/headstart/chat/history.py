@@ -7,16 +7,18 @@ means something else, the client's words stand.
 
 *The same* are two replies with the same text but for blanks around it, the same calls in the same order with
 arguments that are equal as JSON, and the same thoughts; thoughts may be missing from what came back, where
-the template would have kept them.
+the template would have kept them. An argument that is left out is equal to one that is its schema's default:
+some clients (Claude Code, for one) write defaults into the calls that they send back.
 """
 
 from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
+from typing import Any
 
 import numpy as np
 from blake3 import blake3
@@ -51,8 +53,8 @@ class Splice:
 
 @dataclass(frozen=True)
 class Meaning:
-    """What a reply says, whatever way it is written. `calls`: names, and arguments as JSON with sorted keys,
-    or as they are where they are none."""
+    """What a reply says, whatever way it is written. `calls`: names, and arguments as JSON with sorted keys
+    and without those that are their defaults, or as they are where they are no JSON."""
 
     text: str
     thinking: str
@@ -64,8 +66,8 @@ class Meaning:
         return (self.text, self.calls) == (came_back.text, came_back.calls) and (alike or missing)
 
 
-def meaning_of(events: Iterable[Event]) -> Meaning:
-    """What the events of a reply mean."""
+def meaning_of(events: Iterable[Event], tools: Mapping[str, Any]) -> Meaning:
+    """What the events of a reply mean. `tools`: the arguments' JSON schema of each tool by its name."""
     text, thinking = "", ""
     calls: dict[int, list[str]] = {}
     for event in events:
@@ -77,15 +79,41 @@ def meaning_of(events: Iterable[Event]) -> Meaning:
             calls[event.index] = [event.name, ""]
         elif isinstance(event, ArgumentsDelta):
             calls[event.index][1] += event.text
-    told = tuple((name, _sorted(arguments)) for name, arguments in calls.values())
+    told = tuple((name, _meant(arguments, tools.get(name))) for name, arguments in calls.values())
     return Meaning(text.strip(), thinking.strip(), told)
 
 
-def _sorted(arguments: str) -> str:
+def _meant(arguments: str, schema: Any) -> str:
+    defaults = _defaults(schema)
     try:
-        return json.dumps(json.loads(arguments or "{}"), sort_keys=True)
+        given = json.loads(arguments or "{}")
+        if isinstance(given, dict):
+            given = {
+                name: value
+                for name, value in given.items()
+                if name not in defaults or _sorted(value) != _sorted(defaults[name])
+            }
+        return _sorted(given)
     except (ValueError, RecursionError):
         return arguments
+
+
+def _defaults(schema: Any) -> dict[str, Any]:
+    """The values that arguments which may be left out then have."""
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(properties, dict):
+        return {}
+    required = schema.get("required")
+    needed = required if isinstance(required, list) else []
+    return {
+        name: one["default"]
+        for name, one in properties.items()
+        if isinstance(one, dict) and "default" in one and name not in needed
+    }
+
+
+def _sorted(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
 
 
 class History:
