@@ -53,6 +53,7 @@ ENDPOINTS: Mapping[tuple[str, str], Endpoint] = {
     ("post", "/v1/embeddings"): Endpoint("Refused: this server makes no embeddings"),
     ("get", "/v1/models"): Endpoint("The model, and what was found out about it when it was loaded"),
     ("get", "/v1/models/{name}"): Endpoint("One model"),
+    ("get", "/v1/headstart/requests"): Endpoint("The cache reports of the last requests"),
     ("get", "/v1/headstart/requests/{request_id}"): Endpoint("The cache report of one of the last requests"),
     ("post", "/v1/responses"): Endpoint(
         "OpenAI's Responses: a reply to items", (ResponseRequest,), kinds=(_JSON, EVENTS)
