@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from headstart import __version__
-from headstart.cli import accept, cache, doctor, explain, models, serve, watch
+from headstart.cli import accept, cache, doctor, explain, launch, models, serve, watch
 from headstart.errors import ConfigError, HeadstartError
 from headstart.options import suggestion
 
 COMMANDS = {
     "serve": serve,
+    "launch": launch,
     "models": models,
     "accept": accept,
     "cache": cache,
@@ -40,6 +41,7 @@ examples:
   headstart serve                                the embedded model on http://127.0.0.1:8000
   headstart serve --model ~/models/qwen3.gguf    a model of yours
   headstart serve --help                         every setting, with units and defaults
+  headstart launch claude                        a coding agent on it
   headstart models show ~/models/qwen3.gguf      what a model is, before it is loaded
   headstart cache ls                             what is stored on disk
   headstart watch --upstream URL                 which prompts a server reads again, and why
@@ -83,6 +85,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     """Parsed arguments. Raises ConfigError for a command or flag there is not."""
+    arguments, others = _split(arguments)
     words = [word for word in arguments if not word.startswith("-")]
     if words and words[0] not in COMMANDS and arguments[0] == words[0]:
         raise ConfigError(
@@ -93,7 +96,16 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         flag = unknown[0].partition("=")[0]
         known = getattr(namespace, "flags", ())
         raise ConfigError(f"unknown argument {flag}{suggestion(flag, known)}; see headstart --help")
+    namespace.others = others
     return namespace
+
+
+def _split(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """What is for headstart, and what `launch` passes on: all behind the first `--`."""
+    if arguments[:1] != ["launch"] or "--" not in arguments:
+        return arguments, []
+    at = arguments.index("--")
+    return arguments[:at], arguments[at + 1 :]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
