@@ -117,7 +117,7 @@ QWEN = Client(
     edits=("edit", {"new_string": NEW, "old_string": OLD, "file_path": "@REPO@/app.py"}),
     edited="has been updated. Showing lines",
     aside=("Existing memory files",),
-    resume_parts="git: Status:\ngit: ",
+    resume_parts="git: Status:\ngit:",
     new_session_parts="</system-reminder>\n",
 )
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from scripted_server import Rule
+from headstart.lab.scripted import Rule
 from tests.agents.clients import Call, Client
 
 FIRST = "Read app.py and main.py, then have the greeting be Salve."
@@ -21,6 +21,7 @@ FILES = {
 THOUGHT = "<think>\nBoth files are needed.\n</think>\n\n"
 READ = f"{THOUGHT}I look at both.  \n"
 DONE = "It says Salve now.\n"
+LOST = "That is not what was expected."
 ASIDE = "Nothing to note."
 RUN_LIMIT_S = 180
 
@@ -56,6 +57,7 @@ def rules(client: Client, place: Place) -> list[Rule]:
         Rule(SECOND, written(_in(place, client.reads[:1]))),
         Rule('return "Salve, ', DONE),
         *(Rule(words, ASIDE) for words in client.aside),
+        Rule("<|im_start|>tool\n", LOST),
     ]
 
 

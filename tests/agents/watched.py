@@ -1,7 +1,7 @@
 """headstart in this process with replies that are given, and what was asked of its engine.
 
-The real application, scheduler, cache and engine; `bench/scripted_server.py` puts the replies into the
-model's mouth, token by token.
+The real application, scheduler, cache and engine; `headstart.lab.scripted` puts the replies into the model's
+mouth, token by token.
 """
 
 from __future__ import annotations
@@ -15,15 +15,14 @@ from typing import Any
 
 import httpx
 import numpy as np
-import pytest
 
-from headstart.cli import server
 from headstart.cli.engines import load_engine
+from headstart.cli.server import assemble
 from headstart.config import Settings
+from headstart.lab.scripted import Rule, scripted
 from headstart.prefix.tokens import TokenRun
 from headstart.serving.request import Delta, GenerationRequest
 from headstart.serving.scheduler import Scheduler, Ticket
-from scripted_server import Rule, scripted
 from tests.api.served import http_server
 
 CONTEXT_TOKENS = 65536
@@ -105,9 +104,7 @@ def watched_server(model: str, rules: Sequence[Rule], base: Path, **changes: Any
     }
     settings = Settings(model=model, engine="llamacpp", base_path=str(base), **(chosen | changes))
     engine = load_engine(settings, lambda done, total: None)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(server, "Scheduler", watching(rules, asked))
-        scheduler, app = server.assemble(settings, engine, load_s=0.0)
+    scheduler, app = assemble(settings, engine, load_s=0.0, scheduling=watching(rules, asked))
     scheduler.start()
     try:
         with http_server(app) as url:
