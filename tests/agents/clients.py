@@ -1,7 +1,7 @@
 """The coding agents as data: how each is started without a person, where its settings stand, what it calls.
 
-Every one runs with a home of its own, a key that opens nothing, telemetry and updates off. `@URL@` stands for
-the server's address, `@HOME@` for the client's home, `@REPO@` for the folder it works in.
+Every one runs with a home of its own and a key that opens nothing. `@URL@` stands for the server's address,
+`@HOME@` for the client's home, `@REPO@` for the folder it works in.
 """
 
 from __future__ import annotations

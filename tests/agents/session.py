@@ -36,7 +36,11 @@ class Place:
 
 
 def prepared(folder: Path, programs: Path) -> Place:
-    """An empty home and a repository with one commit below `folder`."""
+    """An empty home and a repository with one commit below `folder`. Raises AssertionError where the clients
+    are not installed."""
+    assert programs.is_dir(), (
+        f"there are no coding agents in {programs}: `make agents` installs and runs them"
+    )
     place = Place(folder / "home", folder / "repo", programs)
     place.home.mkdir()
     place.repository.mkdir()
