@@ -5,8 +5,8 @@
 
 Six sessions (`agent_sessions`) are sent turn by turn to headstart in every dialect, each to a server of its
 own, and to llama.cpp's own server at its default settings in OpenAI's. headstart's replies are given
-(`scripted_server`), so that its state holds what an agent would get back. llama-server says one token; the
-reply that the session has is sent to it with the next turn, so it reads that as new.
+(`headstart.lab.scripted`), so that its state holds what an agent would get back. llama-server says one token;
+the reply that the session has is sent to it with the next turn, so it reads that as new.
 
 Perfect: of each prompt all that is not the beginning of an earlier one with its reply. A reply that comes
 back counts as known although clients write it down differently; llama-server is not charged for the replies
@@ -97,8 +97,8 @@ def headstart(model: str, requests: Sequence[Request], folder: Path) -> Iterator
     rules, tokens, chat = folder / "rules.json", folder / "tokens.jsonl", folder / "chat.jinja"
     rules.write_text(json.dumps(rules_of(requests)))
     chat.write_text(template(model))
-    command = [sys.executable, str(HERE / "scripted_server.py"), str(rules), str(tokens), "--port", "0"]
-    command += ["--model", str(MODELS[model]()), "--ctx-size", str(CONTEXT_TOKENS[model])]
+    command = [sys.executable, "-m", "headstart.lab.scripted", "--rules", str(rules), "--tokens", str(tokens)]
+    command += ["--port", "0", "--model", str(MODELS[model]()), "--ctx-size", str(CONTEXT_TOKENS[model])]
     command += ["--chat-template", str(chat), "--base-path", str(folder / "base"), "--ssd-cache", "0"]
     with running(command) as url:
         yield url, tokens

@@ -63,6 +63,8 @@ ENGINE = frozenset(
     }
 )
 ALLOWED_ENGINES = {"engines.llamacpp": ENGINE, "engines.mlx": ENGINE}
+# A program of its own that runs the command line's server with another scheduler. Nothing imports it.
+PROGRAM = "lab.scripted"
 # Packages that may be missing: only their engine imports them, and its options and `packages` do not.
 ENGINE_PACKAGES = {"mlx": "engines.mlx", "mlx_lm": "engines.mlx", "llama_cpp": "engines.llamacpp"}
 WITHOUT_PACKAGES = ("engines.mlx", "engines.mlx.options", "engines.mlx.packages")
@@ -107,6 +109,8 @@ def breaches(name: str, text: str, is_package: bool = False) -> list[str]:
     if part not in ALLOWED:
         return [f"{PACKAGE}.{name} belongs to no part with import rules"] if part else []
     allowed = ALLOWED[part] | {part}
+    if name == PROGRAM:
+        allowed |= {"cli"}
     for engine, own in ALLOWED_ENGINES.items():
         if name.startswith(engine):
             allowed = own | {engine}
@@ -153,9 +157,19 @@ def test_imports_point_down(name: str) -> None:
     assert breaches(name, path.read_text(), path.name == "__init__.py") == []
 
 
+def test_given_replies_are_out_of_reach_of_every_command() -> None:
+    importers = [
+        name
+        for name, path in MODULES.items()
+        if PROGRAM in imported(name, path.read_text(), path.name == "__init__.py")
+    ]
+    assert importers == []
+
+
 @pytest.mark.parametrize(
     ("name", "text"),
     [
+        ("lab.server", "from headstart.cli.server import serve"),
         ("prefix.tree", "from headstart.engines import base"),
         ("prefix.tree", "import headstart.serving.request"),
         ("engines.toy", "from headstart.prefix.tree import Tree"),

@@ -41,8 +41,11 @@ from headstart.serving.settings import SchedulerSettings
 from headstart.serving.speculation import Speculate
 
 
-def serve(settings: Settings, terminal: Terminal) -> int:
-    """Serves until SIGINT or SIGTERM; answers with the exit status. Raises HeadstartError."""
+def serve(settings: Settings, terminal: Terminal, scheduling: type[Scheduler] = Scheduler) -> int:
+    """Serves until SIGINT or SIGTERM; answers with the exit status. Raises HeadstartError.
+
+    `scheduling`: the scheduler to serve with, the usual one unless replies are to be given.
+    """
     if follows_another_rank(settings, terminal.progress):
         return 0
     with stoppable(), open_socket(settings.host, settings.port) as listener, ExitStack() as leaving:
@@ -56,7 +59,7 @@ def serve(settings: Settings, terminal: Terminal) -> int:
         if drafts is not None:
             leaving.callback(drafts.shutdown)
         ssd = None if files is None else open_tier(settings, engine.layout, files, terminal)
-        scheduler, app = assemble(settings, engine, load_s, ssd, drafts)
+        scheduler, app = assemble(settings, engine, load_s, ssd, drafts, scheduling=scheduling)
         scheduler.start()
         leaving.callback(_stop, scheduler, ssd, terminal)
         server = HttpServer(
@@ -85,6 +88,8 @@ def assemble(
     load_s: float,
     ssd: SsdTier | None = None,
     draft_engine: Engine | None = None,
+    *,
+    scheduling: type[Scheduler] = Scheduler,
 ) -> tuple[Scheduler, FastAPI]:
     """Scheduler, not started yet, and application over a loaded engine."""
     compiler = ConstraintCompiler(
@@ -92,7 +97,7 @@ def assemble(
         engine.layout.vocab_size,
         lambda text: engine.tokenize(text, special=False, add_bos=False).tolist(),
     )
-    scheduler = Scheduler(engine, scheduler_settings(settings), compiler, ssd, draft_engine)
+    scheduler = scheduling(engine, scheduler_settings(settings), compiler, ssd, draft_engine)
     metrics = ServerMetrics(scheduler.snapshot)
     served = ServedModel(
         name=served_name(settings, engine.facts),

@@ -144,6 +144,18 @@ class Constraint:
             raise EngineError(f"the constraint of this reply failed: {_reason(self._matcher.get_error())}")
 
 
+def compiled(spec: ConstraintSpec | None, compiler: ConstraintCompiler | None) -> Constraint | None:
+    """A fresh constraint for one reply; None where it is held to nothing.
+
+    Raises RequestError where `spec` cannot be compiled, EngineError where there is no compiler.
+    """
+    if spec is None:
+        return None
+    if compiler is None:
+        raise EngineError("this scheduler was started without a constraint compiler")
+    return compiler.compile(spec)
+
+
 def _compile(tokenizer: LLTokenizer, spec: ConstraintSpec, param: str) -> Any:
     if len(spec.source) > MAX_SOURCE_CHARS:
         raise RequestError(

@@ -25,7 +25,7 @@ from headstart.prefix.ssd_tier import SsdTier
 from headstart.serving.admission import check_prompt, check_queue, retry_after_s, shared_unread
 from headstart.serving.calls import Calls
 from headstart.serving.composing import Composer, Share
-from headstart.serving.constraint import ConstraintCompiler
+from headstart.serving.constraint import Constraint, ConstraintCompiler, compiled
 from headstart.serving.placement import Placement, Start
 from headstart.serving.request import Failed, FinishReason, GenerationRequest
 from headstart.serving.sequence import Running, Sink, Ticket
@@ -105,11 +105,6 @@ class Scheduler:
         """
         layout = self._engine.layout
         check_prompt(request, layout.context_tokens, layout.vocab_size)
-        constraint = None
-        if request.constraint is not None:
-            if self._compiler is None:
-                raise EngineError("this scheduler was started without a constraint compiler")
-            constraint = self._compiler.compile(request.constraint)
         run = Running(
             request,
             sink,
@@ -117,7 +112,7 @@ class Scheduler:
             vocabulary=self._engine.vocabulary,
             context_tokens=layout.context_tokens,
             vocab_size=layout.vocab_size,
-            constraint=constraint,
+            constraint=self._constraint(request),
         )
         with self._wake:
             if self._stopping:
@@ -128,6 +123,10 @@ class Scheduler:
             self._inbox.append(run)
             self._wake.notify()
         return Ticket(run)
+
+    def _constraint(self, request: GenerationRequest) -> Constraint | None:
+        """What the reply to `request` is held to. Raises RequestError where that cannot be compiled."""
+        return compiled(request.constraint, self._compiler)
 
     def cancel(self, ticket: Ticket) -> None:
         """The client is gone. What was computed for it is kept."""
