@@ -20,7 +20,7 @@ from tests.e2e.test_serve import serving
 
 AGENT = """#!{python}
 import json, os, sys, urllib.request
-names = ("ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL", "ANTHROPIC_API_KEY", "CLAUDE_CODE_AUTO_COMPACT_WINDOW")
+names = ("ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL", "ANTHROPIC_API_KEY", "CLAUDE_CODE_MAX_CONTEXT_TOKENS")
 told = {{"argv": sys.argv[1:], "environment": {{name: os.environ.get(name) for name in names}}}}
 files = [word for word in sys.argv if word.endswith("headstart.js")]
 told["files"] = [open(name).read() for name in files]
@@ -64,7 +64,7 @@ def test_an_agent_is_started_on_the_server_that_runs(told: Path, tmp_path: Path)
         "ANTHROPIC_BASE_URL": server.url,
         "ANTHROPIC_MODEL": "mine",
         "ANTHROPIC_API_KEY": None,
-        "CLAUDE_CODE_AUTO_COMPACT_WINDOW": "4096",
+        "CLAUDE_CODE_MAX_CONTEXT_TOKENS": "4096",
     }
     assert seen["model"] == "mine"
 

@@ -65,7 +65,6 @@ def _claude(target: Target) -> Setup:
     }
     if target.context_tokens:
         environment["CLAUDE_CODE_MAX_CONTEXT_TOKENS"] = str(target.context_tokens)
-        environment["CLAUDE_CODE_AUTO_COMPACT_WINDOW"] = str(target.context_tokens)
     return Setup(environment=environment, unset=("ANTHROPIC_API_KEY",))
 
 
