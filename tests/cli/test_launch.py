@@ -172,3 +172,34 @@ def test_an_interrupt_is_the_agents(tmp_path: Path) -> None:
         time.sleep(0.1)
         os.killpg(process.pid, signal.SIGINT)
         assert process.wait(20) == 5
+
+
+def test_neither_agent_nor_server_is_left_behind(tmp_path: Path) -> None:
+    """Whoever ends the launcher, as a closed terminal does, ends both."""
+    agent = tmp_path / "claude"
+    agent.write_text(f"#!{sys.executable}\nimport os, time\nprint(os.getpid(), flush=True)\ntime.sleep(60)\n")
+    agent.chmod(0o755)
+    url = free_url()
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "headstart",
+            "launch",
+            "claude",
+            "--url",
+            url,
+            "--serve-flags",
+            "--engine toy",
+        ],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "HEADSTART_BASE_PATH": str(tmp_path)},
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    number = int(process.stdout.readline())
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(30) != 0
+    with pytest.raises(ProcessLookupError):
+        os.kill(number, 0)
+    with pytest.raises(ConnectionRefusedError), socket.create_connection(("127.0.0.1", int(url[-5:]))):
+        pass

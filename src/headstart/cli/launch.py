@@ -10,12 +10,14 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 
 from headstart.cli.cache_action import answer
 from headstart.cli.launch_agents import AGENTS, FOLDER, Agent, Setup, Target
 from headstart.cli.launch_server import found, started
+from headstart.cli.stopping import Stop
 from headstart.cli.terminal import Terminal
 from headstart.errors import ConfigError
 from headstart.options import suggestion
@@ -38,6 +40,7 @@ examples:
 
 Exit status: the agent's own; 2 for a flag that cannot be used, 1 where the server does not start.
 """
+LAST_WORDS_S = 10.0
 UNKNOWN_MODEL = "headstart"
 """The name that is shown where no server is there to ask; a server takes any."""
 
@@ -81,11 +84,12 @@ def run(flags: argparse.Namespace) -> int:
             f"{agent.program} is not installed: no program of that name is in PATH. "
             f"Install it with: npm install -g {agent.package}"
         )
-    running = found(target)
-    if running is not None:
-        return _run(program, agent.setup(running), flags.others)
-    with started(target, flags.serve_flags, Terminal()) as running:
-        return _run(program, agent.setup(running), flags.others)
+    with _left_in_order():
+        running = found(target)
+        if running is not None:
+            return _run(program, agent.setup(running), flags.others)
+        with started(target, flags.serve_flags, Terminal()) as running:
+            return _run(program, agent.setup(running), flags.others)
 
 
 def _agent(name: str | None) -> Agent:
@@ -123,8 +127,27 @@ def _run(program: str, setup: Setup, arguments: Sequence[str]) -> int:
             status = process.wait()
         finally:
             signal.signal(signal.SIGINT, before)
-            process.kill()
+            if process.poll() is None:
+                process.terminate()
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(LAST_WORDS_S)
+                process.kill()
     return status if status >= 0 else 128 - status
+
+
+@contextmanager
+def _left_in_order() -> Iterator[None]:
+    """SIGTERM and SIGHUP raise Stop inside, so that neither the agent nor its server is left behind."""
+
+    def stop(number: int, _: FrameType | None) -> None:
+        raise Stop
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager
