@@ -16,7 +16,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
@@ -35,6 +35,8 @@ LETTERS = 94
 """Token n below this is the character chr(33 + n) of ASCII."""
 REPLY = [7] * 16
 AT_ONCE = 4
+SHORT = 40
+"""Tokens of a reply whose decoding is timed."""
 
 
 @dataclass
@@ -72,39 +74,65 @@ def mlx_lm_server(model: Path) -> Iterator[MlxLmServer]:
         yield MlxLmServer(f"http://127.0.0.1:{found}")
 
 
+Server = Headstart | MlxLmServer
+
+
 def speed(model: Path, prefill: int, decode: int, repeats: int) -> dict[str, Any]:
-    """Cold prefill and decode of one request at a time, and decode of four at once; medians of `repeats`.
-    The model says what it likes best, at temperature 0."""
+    """Cold prefill, decode of one request, and decode of four at once; medians of rounds, and the medians of
+    each round's ratios, which a machine that gets slower and quicker moves less. The servers change places
+    every round. Decode is measured in many short replies to a prompt that both servers hold: one long one
+    after each prefill was found to wander by a tenth. The model says what it likes best, at temperature 0."""
     source = Source(list(range(LETTERS)), 1)
-    found: dict[str, list[Reply]] = {}
-    at_once: dict[str, list[float]] = {}
     start = setup(model, prefill + decode, slots=AT_ONCE)
     with headstart(start, "--engine", "mlx") as ours, mlx_lm_server(model) as theirs:
-        for server in (ours, theirs):
+        servers = (ours, theirs)
+        for server in servers:
             server.complete(Ask(source.take(64), 4))
-        for _ in range(repeats):
-            for server in (ours, theirs):
-                reply = server.complete(Ask(source.take(prefill), decode))
-                found.setdefault(server.name, []).append(reply)
-            for server in (ours, theirs):
-                prompts = [source.take(16) for _ in range(AT_ONCE)]
-                at_once.setdefault(server.name, []).append(together(server, prompts, decode))
-    rates = {
-        name: {
-            "prefill_tokens_per_s": statistics.median(r.prompt_tokens / r.first_token_s for r in replies),
-            "decode_tokens_per_s": statistics.median(
-                (r.completion_tokens - 1) / (r.wall_s - r.first_token_s) for r in replies
-            ),
-            "decode_at_once_tokens_per_s": statistics.median(at_once[name]),
+
+        def cold(server: Server) -> float:
+            reply = server.complete(Ask(source.take(prefill), 1))
+            return reply.prompt_tokens / reply.first_token_s
+
+        held = source.take(prefill // 2)
+
+        def short(server: Server) -> float:
+            reply = server.complete(Ask(held, SHORT))
+            return (reply.completion_tokens - 1) / (reply.wall_s - reply.first_token_s)
+
+        def at_once(server: Server) -> float:
+            return together(server, [source.take(16) for _ in range(AT_ONCE)], decode)
+
+        found = {
+            "prefill": rounds(servers, cold, repeats),
+            "decode": rounds(servers, short, 5 * repeats),
+            "decode_at_once": rounds(servers, at_once, repeats),
         }
-        for name, replies in found.items()
-    }
-    ours_, theirs_ = rates[Headstart.name], rates[MlxLmServer.name]
-    ratios = {name.replace("tokens_per_s", "ratio"): ours_[name] / theirs_[name] for name in ours_}
-    return {"prompt_tokens": prefill, "decode_tokens": decode, "rates": rates, **ratios}
+    results: dict[str, Any] = {"prompt_tokens": prefill, "decode_tokens": SHORT, "rates": {}}
+    for number, name in enumerate((Headstart.name, MlxLmServer.name)):
+        results["rates"][name] = {
+            f"{kind}_tokens_per_s": statistics.median(pair[number] for pair in pairs)
+            for kind, pairs in found.items()
+        }
+    for kind, pairs in found.items():
+        results[f"{kind}_rounds"] = len(pairs)
+        results[f"{kind}_ratio"] = statistics.median(one / two for one, two in pairs)
+    return results
 
 
-def together(server: Headstart | MlxLmServer, prompts: list[list[int]], decode: int) -> float:
+def rounds(
+    servers: tuple[Server, Server], measure: Callable[[Server], float], count: int
+) -> list[tuple[float, float]]:
+    """What `measure` gives for both, `count` times; the first of them has its turn first in every other."""
+    pairs = []
+    for number in range(-1, count):
+        turns = servers if number % 2 else servers[::-1]
+        found = {server.name: measure(server) for server in turns}
+        if number >= 0:  # the first round warms up
+            pairs.append((found[servers[0].name], found[servers[1].name]))
+    return pairs
+
+
+def together(server: Server, prompts: list[list[int]], decode: int) -> float:
     """Tokens a second of replies to all `prompts`, sent at once."""
     started_s = time.perf_counter()
     with ThreadPoolExecutor(len(prompts)) as pool:
@@ -153,7 +181,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="folder for the results (default: bench/results)")
     options = parser.parse_args()
     size = 256 if options.quick else options.size
-    numbers = (256, 16, 2) if options.quick else (1024, 96, 9)
+    numbers = (256, 16, 2) if options.quick else (1024, 96, 12)
     results: dict[str, Any] = {"size": size, "threads": psutil.cpu_count(logical=False) or 1, "speed": {}}
     records: list[Record] = []
     with tempfile.TemporaryDirectory() as folder:
